@@ -77,8 +77,8 @@ pub(crate) struct Counterparts<'a> {
 impl<'a> Counterparts<'a> {
     /// Indexes `old`. The index is empty unless `node` is a list of type `map`.
     pub(crate) fn new(node: &'a SchemaNode, old: &'a [Value]) -> Self {
-        let told_apart = node.is_keyed_list() && !node.list_map_keys.is_empty();
-        let items = if told_apart { old } else { &[] };
+        let has_keys = node.is_keyed_list() && !node.list_map_keys.is_empty();
+        let items = if has_keys { old } else { &[] };
         // If several items have the same keys, the last one wins.
         let by_keys = items.iter().filter_map(|item| Some((keys(node, item)?, item))).collect();
         Counterparts { node, by_keys }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_end_where_an_object_becomes_larger_than_what_is_stored() {
+    fn defaults_fail_when_an_object_exceeds_the_storage_limit() {
         let node = node();
         let mut fits = items(4096);
         assert_eq!(apply(&mut fits, &node, &mut Room::for_object()), Ok(()));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_objects_of_a_list_share_their_room() {
+    fn the_objects_of_a_list_share_one_limit() {
         let mut room = Room::for_list();
         for _ in 0..MOST_ADDED_TO_LIST / MOST_ADDED {
             let mut share = room.share();

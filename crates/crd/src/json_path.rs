@@ -268,9 +268,9 @@ impl Slice {
         if from < 0 || from >= length || to < 0 || to > length || from > to {
             return Err(OutOfBounds);
         }
-        let place = |number: i64| usize::try_from(number).map_err(|_| OutOfBounds);
-        let by = place(self.by.unwrap_or(1))?;
-        if by == 0 { Err(OutOfBounds) } else { Ok(Some((place(from)?, place(to)?, by))) }
+        let index = |number: i64| usize::try_from(number).map_err(|_| OutOfBounds);
+        let by = index(self.by.unwrap_or(1))?;
+        if by == 0 { Err(OutOfBounds) } else { Ok(Some((index(from)?, index(to)?, by))) }
     }
 }
 

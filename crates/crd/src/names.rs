@@ -114,11 +114,11 @@ fn judge(
     let mut names = accepted.clone();
     let mut why = None;
     let in_use = |name: &str| format!("{} is already in use", quote(name));
-    let mut single = |wanted: &Str, place: &mut Str, used: &HashSet<String>, reason| {
-        if wanted != place && used.contains(wanted.as_str()) {
+    let mut single = |wanted: &Str, accepted: &mut Str, used: &HashSet<String>, reason| {
+        if wanted != accepted && used.contains(wanted.as_str()) {
             why = Some((reason, in_use(wanted)));
         } else {
-            place.clone_from(wanted);
+            accepted.clone_from(wanted);
         }
     };
     single(&wanted.plural, &mut names.plural, &taken.resources, "PluralConflict");
@@ -136,11 +136,11 @@ fn judge(
             why = Some(("ShortNamesConflict", api::field::aggregate(conflicts)));
         }
     }
-    let mut single = |wanted: &Str, place: &mut Str, reason| {
-        if wanted != place && taken.kinds.contains(wanted.as_str()) {
+    let mut single = |wanted: &Str, accepted: &mut Str, reason| {
+        if wanted != accepted && taken.kinds.contains(wanted.as_str()) {
             why = Some((reason, in_use(wanted)));
         } else {
-            place.clone_from(wanted);
+            accepted.clone_from(wanted);
         }
     };
     single(&wanted.kind, &mut names.kind, "KindConflict");

@@ -14,7 +14,7 @@ use super::field_path::field_path;
 use super::node::{SchemaNode, ValidationRule};
 use super::stopwatch::{Stopwatch, timed};
 use super::strategy::Bounds;
-use super::verdict::{MAX_PROBLEMS, MAX_TOLD, is_full};
+use super::verdict::{MAX_PROBLEMS, MAX_REPORTED_BYTES, is_full};
 
 /// CEL cost limit of all rules of one object together.
 const BUDGET: i64 = 10_000_000;
@@ -511,7 +511,7 @@ impl Run<'_> {
     fn add(&mut self, error: FieldError, as_warning: bool) {
         if as_warning {
             let bytes: usize = self.found.warnings.iter().map(String::len).sum();
-            if self.found.warnings.len() < MAX_PROBLEMS && bytes < MAX_TOLD {
+            if self.found.warnings.len() < MAX_PROBLEMS && bytes < MAX_REPORTED_BYTES {
                 self.found.warnings.push(error.to_string());
             }
         } else {

@@ -13,7 +13,7 @@ use value::{Budget, BudgetEnded, Meter, Str, Value, write};
 use super::correlate::Pair;
 use super::formats;
 use super::node::{Checks, SchemaNode};
-use super::verdict::{Place, Problem, Verdict, Walk, Words, report, shown};
+use super::verdict::{ValuePath, Problem, Verdict, Walk, ProblemText, report, shown};
 
 /// How many bytes of a string count as one step.
 const TEXT_STEP: usize = 64;
@@ -28,7 +28,7 @@ pub(super) fn create(
 ) {
     let meter = Meter::new(budget);
     let walk = Walk { meter: &meter, describes: true };
-    let verdict = validate(value, node, &Place::Root, None, walk);
+    let verdict = validate(value, node, &ValuePath::Root, None, walk);
     finish(verdict, &meter, base, errors);
 }
 
@@ -42,7 +42,7 @@ pub(super) fn update(
 ) {
     let meter = Meter::new(budget);
     let walk = Walk { meter: &meter, describes: true };
-    let verdict = ratcheted(pair.new, node, &Place::Root, Some(pair), walk);
+    let verdict = ratcheted(pair.new, node, &ValuePath::Root, Some(pair), walk);
     finish(verdict, &meter, base, errors);
 }
 
@@ -74,11 +74,11 @@ pub fn defaults_are_valid(
 fn ratcheted<'a>(
     value: &Value,
     node: &'a SchemaNode,
-    place: &Place<'_>,
+    path: &ValuePath<'_>,
     pair: Option<&Pair<'_>>,
     walk: Walk<'_>,
 ) -> Verdict<'a> {
-    let mut verdict = validate(value, node, place, pair, walk);
+    let mut verdict = validate(value, node, path, pair, walk);
     if !verdict.is_valid() && pair.is_some_and(Pair::is_unchanged) {
         verdict.forgive();
     }
@@ -88,7 +88,7 @@ fn ratcheted<'a>(
 fn validate<'a>(
     value: &Value,
     node: &'a SchemaNode,
-    place: &Place<'_>,
+    path: &ValuePath<'_>,
     pair: Option<&Pair<'_>>,
     walk: Walk<'_>,
 ) -> Verdict<'a> {
@@ -100,19 +100,19 @@ fn validate<'a>(
     let format = checks.map_or("", |checks| checks.format.as_str());
     if value.is_null() {
         if has_type(node) && !node.nullable {
-            verdict.wrong_type(place, type_names(node), "null");
+            verdict.wrong_type(path, type_names(node), "null");
         } else {
             verdict.matched += 1;
         }
-        enumerated(value, checks, place, walk, &mut verdict);
+        enumerated(value, checks, path, walk, &mut verdict);
         return verdict;
     }
     if has_type(node) || !format.is_empty() {
-        check_type(value, node, format, place, &mut verdict);
+        check_type(value, node, format, path, &mut verdict);
         verdict.matched += 1;
     }
     if let Some(checks) = checks {
-        alternatives(value, checks, place, pair, walk, &mut verdict);
+        alternatives(value, checks, path, pair, walk, &mut verdict);
     }
     // The library counts the check for alternatives as a match even if the schema has none.
     verdict.matched += if checks.is_some() { 1 } else { 2 };
@@ -120,30 +120,30 @@ fn validate<'a>(
         Value::String(text) => {
             walk.meter.step(text.len() / TEXT_STEP);
             if let Some(checks) = checks {
-                string(text, checks, place, walk, &mut verdict);
+                string(text, checks, path, walk, &mut verdict);
             }
             verdict.matched += 1;
             if formats::is_of_strings(format) {
                 if !formats::is_valid(format, text) {
-                    verdict.wrong_type(place, format, text);
+                    verdict.wrong_type(path, format, text);
                 }
                 verdict.matched += 1;
             }
         }
         Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
-            number(value, node, checks, place, &mut verdict);
+            number(value, node, checks, path, &mut verdict);
             verdict.matched += 2;
         }
         Value::List(items) => {
-            list(items, node, checks, place, pair, walk, &mut verdict);
+            list(items, node, checks, path, pair, walk, &mut verdict);
             verdict.matched += 2;
         }
         _ => {}
     }
-    enumerated(value, checks, place, walk, &mut verdict);
+    enumerated(value, checks, path, walk, &mut verdict);
     verdict.matched += 1;
     if let Value::Map(_) = value {
-        object(value, node, checks, place, pair, walk, &mut verdict);
+        object(value, node, checks, path, pair, walk, &mut verdict);
         verdict.matched += 1;
     }
     verdict.matched += 1;
@@ -168,7 +168,7 @@ fn is_integral(number: f64) -> bool {
     number.fract() == 0.0 && number.abs() <= LARGEST
 }
 
-fn check_type(value: &Value, node: &SchemaNode, format: &str, place: &Place<'_>, verdict: &mut Verdict<'_>) {
+fn check_type(value: &Value, node: &SchemaNode, format: &str, path: &ValuePath<'_>, verdict: &mut Verdict<'_>) {
     let (kind, own_format) = match value {
         Value::Bool(_) => ("boolean", ""),
         Value::String(_) => ("string", ""),
@@ -181,7 +181,7 @@ fn check_type(value: &Value, node: &SchemaNode, format: &str, place: &Place<'_>,
     let fits = takes(node, kind) || float_as_integer || (kind == "integer" && takes(node, "number"));
     let texty = matches!(kind, "string" | "array");
     if !texty && !format.is_empty() && !fits && own_format != format {
-        return verdict.wrong_type(place, format, own_format);
+        return verdict.wrong_type(path, format, own_format);
     }
     let numeric = takes(node, "number") || takes(node, "integer");
     if !numeric && !format.is_empty() && texty {
@@ -191,22 +191,22 @@ fn check_type(value: &Value, node: &SchemaNode, format: &str, place: &Place<'_>,
     if fits {
         verdict.matched += 1;
     } else {
-        verdict.wrong_type(place, type_names(node), kind);
+        verdict.wrong_type(path, type_names(node), kind);
     }
 }
 
 fn alternatives<'a>(
     value: &Value,
     checks: &'a Checks,
-    place: &Place<'_>,
+    path: &ValuePath<'_>,
     pair: Option<&Pair<'_>>,
     walk: Walk<'_>,
     verdict: &mut Verdict<'a>,
 ) {
-    let path = Quoted(place);
+    let quoted = Quoted(path);
     // Only the best of the failing alternatives is validated again with error messages, so that the others cost no text.
     let describe = |best: Option<(u64, &'a SchemaNode)>, verdict: &mut Verdict<'a>| match best {
-        Some((_, node)) if walk.describes => verdict.merge(validate(value, node, place, pair, walk)),
+        Some((_, node)) if walk.describes => verdict.merge(validate(value, node, path, pair, walk)),
         Some((matched, _)) => verdict.matched += matched,
         None => {}
     };
@@ -214,7 +214,7 @@ fn alternatives<'a>(
         let mut best: Option<(u64, &'a SchemaNode)> = None;
         let mut passed = None;
         for node in &checks.any_of {
-            let result = validate(value, node, place, pair, walk.silently());
+            let result = validate(value, node, path, pair, walk.silently());
             if result.is_valid() {
                 passed = Some(result);
                 break;
@@ -226,7 +226,7 @@ fn alternatives<'a>(
         match passed {
             Some(passed) => verdict.merge(passed),
             None => {
-                verdict.whole(format_args!("{path} must validate at least one schema (anyOf)"));
+                verdict.whole(format_args!("{quoted} must validate at least one schema (anyOf)"));
                 describe(best, verdict);
             }
         }
@@ -236,7 +236,7 @@ fn alternatives<'a>(
         let mut first = None;
         let mut passed = 0;
         for node in &checks.one_of {
-            let result = validate(value, node, place, pair, walk.silently());
+            let result = validate(value, node, path, pair, walk.silently());
             if result.is_valid() {
                 passed += 1;
                 best = None;
@@ -248,10 +248,10 @@ fn alternatives<'a>(
         match passed {
             1 => verdict.merge(first.unwrap_or_default()),
             0 => verdict.whole(format_args!(
-                "{path} must validate one and only one schema (oneOf). Found none valid"
+                "{quoted} must validate one and only one schema (oneOf). Found none valid"
             )),
             passed => verdict.whole(format_args!(
-                "{path} must validate one and only one schema (oneOf). Found {passed} valid alternatives"
+                "{quoted} must validate one and only one schema (oneOf). Found {passed} valid alternatives"
             )),
         }
         describe(best, verdict);
@@ -259,25 +259,25 @@ fn alternatives<'a>(
     if !checks.all_of.is_empty() {
         let mut passed = 0;
         for node in &checks.all_of {
-            let result = validate(value, node, place, pair, walk.inside(verdict));
+            let result = validate(value, node, path, pair, walk.inside(verdict));
             passed += usize::from(result.is_valid());
             verdict.merge(result);
         }
         if passed != checks.all_of.len() {
             let none = if passed == 0 { ". None validated" } else { "" };
-            verdict.whole(format_args!("{path} must validate all the schemas (allOf){none}"));
+            verdict.whole(format_args!("{quoted} must validate all the schemas (allOf){none}"));
         }
     }
     if let Some(not) = &checks.not
-        && validate(value, not, place, pair, walk.silently()).is_valid()
+        && validate(value, not, path, pair, walk.silently()).is_valid()
     {
-        verdict.whole(format_args!("{path} must not validate the schema (not)"));
+        verdict.whole(format_args!("{quoted} must not validate the schema (not)"));
     }
     verdict.matched += 1;
 }
 
 /// A quoted path, formatted only when it is printed.
-struct Quoted<'a>(&'a Place<'a>);
+struct Quoted<'a>(&'a ValuePath<'a>);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -286,7 +286,7 @@ impl fmt::Display for Quoted<'_> {
 }
 
 /// Reports the first failed check of a string.
-fn string<'a>(text: &Str, checks: &'a Checks, place: &Place<'_>, walk: Walk<'_>, verdict: &mut Verdict<'a>) {
+fn string<'a>(text: &Str, checks: &'a Checks, path: &ValuePath<'_>, walk: Walk<'_>, verdict: &mut Verdict<'a>) {
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = checks.max_length.filter(|max| length() > *max) {
         verdict.push(|| {
@@ -294,18 +294,18 @@ fn string<'a>(text: &Str, checks: &'a Checks, place: &Place<'_>, walk: Walk<'_>,
                 Ok(max) => FieldError::too_long(&value::Path::root(), max).detail,
                 Err(_) => "value is too long".to_owned(),
             };
-            let message = format!("{place} in body should be at most {max} chars long");
+            let message = format!("{path} in body should be at most {max} chars long");
             Problem {
-                field: Some(place.to_string()),
+                field: Some(path.to_string()),
                 kind: FieldErrorKind::TooLong,
                 value: None,
-                words: Words::Both { detail, message },
+                words: ProblemText::Both { detail, message },
             }
         });
         return;
     }
     if let Some(min) = checks.min_length.filter(|min| length() < *min) {
-        return verdict.invalid(place, text.clone(), format_args!("should be at least {min} chars long"));
+        return verdict.invalid(path, text.clone(), format_args!("should be at least {min} chars long"));
     }
     if let Some(pattern) = &checks.pattern {
         match pattern.get() {
@@ -314,29 +314,29 @@ fn string<'a>(text: &Str, checks: &'a Checks, place: &Place<'_>, walk: Walk<'_>,
                 // `None` means that the budget ended; [`finish`] reports that.
                 if compiled.is_match_within(text, take) == Some(false) {
                     verdict.push(|| Problem {
-                        field: Some(place.to_string()),
+                        field: Some(path.to_string()),
                         kind: FieldErrorKind::Invalid,
                         value: Some(text.clone().into()),
-                        words: Words::Match(&pattern.text),
+                        words: ProblemText::Match(&pattern.text),
                     });
                 }
             }
             Err(error) => {
                 let pattern = &pattern.text;
                 let words = format_args!("should match '{pattern}, but pattern is invalid: {error}'");
-                verdict.invalid(place, text.clone(), words);
+                verdict.invalid(path, text.clone(), words);
             }
         }
     }
 }
 
 /// The error if a number does not fit the type and format of the schema.
-fn out_of_range(number: &Value, node: &SchemaNode, what: &str, place: &Place<'_>) -> Option<String> {
+fn out_of_range(number: &Value, node: &SchemaNode, what: &str, path: &ValuePath<'_>) -> Option<String> {
     if node.int_or_string || node.kind != "integer" {
         let narrow = node.kind == "number"
             && node.checks.as_ref().is_some_and(|checks| checks.format == "float")
             && matches!(number, Value::Float(f) if f.abs() > f64::from(f32::MAX));
-        return narrow.then(|| format!("{what} value must be of type number with format float in {place}"));
+        return narrow.then(|| format!("{what} value must be of type number with format float in {path}"));
     }
     let format = node.checks.as_ref().map_or("", |checks| checks.format.as_str());
     let whole = match number {
@@ -351,9 +351,9 @@ fn out_of_range(number: &Value, node: &SchemaNode, what: &str, place: &Place<'_>
         return None;
     }
     Some(if format.is_empty() {
-        format!("{what} value must be of type integer (default format) in {place}")
+        format!("{what} value must be of type integer (default format) in {path}")
     } else {
-        format!("{what} value must be of type integer with format {format} in {place}")
+        format!("{what} value must be of type integer with format {format} in {path}")
     })
 }
 
@@ -366,10 +366,10 @@ fn number(
     value: &Value,
     node: &SchemaNode,
     checks: Option<&Checks>,
-    place: &Place<'_>,
+    path: &ValuePath<'_>,
     verdict: &mut Verdict<'_>,
 ) {
-    if let Some(error) = out_of_range(value, node, "Checked", place) {
+    if let Some(error) = out_of_range(value, node, "Checked", path) {
         verdict.whole(format_args!("{error}"));
     }
     let Some(checks) = checks else { return };
@@ -381,7 +381,7 @@ fn number(
     };
     let whole = value.as_int();
     let bound = |limit: f64, what: &str, verdict: &mut Verdict<'_>| {
-        let error = out_of_range(&Value::Float(limit), node, what, place);
+        let error = out_of_range(&Value::Float(limit), node, what, path);
         let usable = error.is_none();
         if let Some(error) = error {
             verdict.whole(format_args!("{error}"));
@@ -395,23 +395,23 @@ fn number(
                 let factor = factor as i64;
                 if factor <= 0 {
                     let message =
-                        format_args!("factor MultipleOf declared for {place} must be positive: {factor}");
-                    verdict.wrong(place, FieldErrorKind::Invalid, factor, message);
+                        format_args!("factor MultipleOf declared for {path} must be positive: {factor}");
+                    verdict.wrong(path, FieldErrorKind::Invalid, factor, message);
                 } else if number % factor != 0 {
-                    verdict.invalid(place, number, format_args!("should be a multiple of {factor}"));
+                    verdict.invalid(path, number, format_args!("should be a multiple of {factor}"));
                 }
             }
             None if factor <= 0.0 => {
                 let shown = go_text(factor);
                 let message =
-                    format_args!("factor MultipleOf declared for {place} must be positive: {shown}");
-                verdict.wrong(place, FieldErrorKind::Invalid, factor, message);
+                    format_args!("factor MultipleOf declared for {path} must be positive: {shown}");
+                verdict.wrong(path, FieldErrorKind::Invalid, factor, message);
             }
             None => {
                 let times = if factor < 1.0 { 1.0 / factor * float } else { float / factor };
                 if !is_integral(times) {
                     let factor = go_text(factor);
-                    verdict.invalid(place, float, format_args!("should be a multiple of {factor}"));
+                    verdict.invalid(path, float, format_args!("should be a multiple of {factor}"));
                 }
             }
         }
@@ -422,10 +422,10 @@ fn number(
         let words = if exclusive { "should be greater than" } else { "should be greater than or equal to" };
         match whole.filter(|_| native) {
             Some(number) if number < min as i64 || (exclusive && number == min as i64) => {
-                verdict.invalid(place, number, format_args!("{words} {}", min as i64));
+                verdict.invalid(path, number, format_args!("{words} {}", min as i64));
             }
             None if float < min || (exclusive && float <= min) => {
-                verdict.invalid(place, float, format_args!("{words} {}", go_text(min)));
+                verdict.invalid(path, float, format_args!("{words} {}", go_text(min)));
             }
             _ => {}
         }
@@ -436,10 +436,10 @@ fn number(
         let words = if exclusive { "should be less than" } else { "should be less than or equal to" };
         match whole.filter(|_| native) {
             Some(number) if number > max as i64 || (exclusive && number == max as i64) => {
-                verdict.invalid(place, number, format_args!("{words} {}", max as i64));
+                verdict.invalid(path, number, format_args!("{words} {}", max as i64));
             }
             None if float > max || (exclusive && float >= max) => {
-                verdict.invalid(place, float, format_args!("{words} {}", go_text(max)));
+                verdict.invalid(path, float, format_args!("{words} {}", go_text(max)));
             }
             _ => {}
         }
@@ -450,15 +450,15 @@ fn count(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-fn too_many(place: &Place<'_>, actual: usize, max: i64, things: &str, verdict: &mut Verdict<'_>) {
+fn too_many(path: &ValuePath<'_>, actual: usize, max: i64, things: &str, verdict: &mut Verdict<'_>) {
     verdict.push(|| {
         let error = FieldError::too_many(&value::Path::root(), actual, usize::try_from(max).unwrap_or(0));
-        let message = format!("{place} in body should have at most {max} {things}");
+        let message = format!("{path} in body should have at most {max} {things}");
         Problem {
-            field: Some(place.to_string()),
+            field: Some(path.to_string()),
             kind: FieldErrorKind::TooMany,
             value: error.bad_value,
-            words: Words::Both { detail: error.detail, message },
+            words: ProblemText::Both { detail: error.detail, message },
         }
     });
 }
@@ -467,7 +467,7 @@ fn list<'a>(
     items: &[Value],
     node: &'a SchemaNode,
     checks: Option<&Checks>,
-    place: &Place<'_>,
+    path: &ValuePath<'_>,
     pair: Option<&Pair<'_>>,
     walk: Walk<'_>,
     verdict: &mut Verdict<'a>,
@@ -476,16 +476,16 @@ fn list<'a>(
         for (index, item) in items.iter().enumerate() {
             let pair = pair.and_then(|pair| pair.index(index));
             let walk = walk.inside(verdict);
-            verdict.merge(ratcheted(item, below, &Place::Index(place, index), pair.as_ref(), walk));
+            verdict.merge(ratcheted(item, below, &ValuePath::Index(path, index), pair.as_ref(), walk));
         }
     }
     let Some(checks) = checks else { return };
     let size = count(items.len());
     if let Some(min) = checks.min_items.filter(|min| size < *min) {
-        verdict.invalid(place, size, format_args!("should have at least {min} items"));
+        verdict.invalid(path, size, format_args!("should have at least {min} items"));
     }
     if let Some(max) = checks.max_items.filter(|max| size > *max) {
-        too_many(place, items.len(), max, "items", verdict);
+        too_many(path, items.len(), max, "items", verdict);
     }
     if checks.unique_items {
         let mut seen = HashSet::with_capacity(items.len());
@@ -495,7 +495,7 @@ fn list<'a>(
             seen.insert(written)
         };
         if !items.iter().all(is_new) {
-            verdict.invalid(place, "", format_args!("shouldn't contain duplicates"));
+            verdict.invalid(path, "", format_args!("shouldn't contain duplicates"));
         }
     }
 }
@@ -504,7 +504,7 @@ fn object<'a>(
     value: &Value,
     node: &'a SchemaNode,
     checks: Option<&Checks>,
-    place: &Place<'_>,
+    path: &ValuePath<'_>,
     pair: Option<&Pair<'_>>,
     walk: Walk<'_>,
     verdict: &mut Verdict<'a>,
@@ -514,17 +514,17 @@ fn object<'a>(
     if let Some(checks) = checks {
         let size = count(map.len());
         if let Some(min) = checks.min_properties.filter(|min| size < *min) {
-            verdict.invalid(place, size, format_args!("should have at least {min} properties"));
+            verdict.invalid(path, size, format_args!("should have at least {min} properties"));
         }
         if let Some(max) = checks.max_properties.filter(|max| size > *max) {
-            too_many(place, map.len(), max, "properties", verdict);
+            too_many(path, map.len(), max, "properties", verdict);
         }
     }
     match &node.additional {
         Some(additional) if !additional.allows => {
             for key in map.keys().filter(|key| node.property(key).is_none()) {
-                let message = format_args!("{place}.{} in body is a forbidden property", shown(key));
-                verdict.wrong(place, FieldErrorKind::Invalid, key.clone(), message);
+                let message = format_args!("{path}.{} in body is a forbidden property", shown(key));
+                verdict.wrong(path, FieldErrorKind::Invalid, key.clone(), message);
             }
         }
         Some(additional) => {
@@ -532,13 +532,13 @@ fn object<'a>(
                 for (key, value) in map.iter().filter(|(key, _)| node.property(key).is_none()) {
                     let pair = pair.and_then(|pair| pair.key(key));
                     let walk = walk.inside(verdict);
-                    verdict.merge(ratcheted(value, values, &Place::Entry(place, key), pair.as_ref(), walk));
+                    verdict.merge(ratcheted(value, values, &ValuePath::Entry(path, key), pair.as_ref(), walk));
                 }
             }
         }
         None => {}
     }
-    let is_root = matches!(place, Place::Root);
+    let is_root = matches!(path, ValuePath::Root);
     let mut known = node.properties.iter().peekable();
     for (key, value) in map.iter() {
         while known.next_if(|(name, _)| name < key).is_some() {}
@@ -546,16 +546,16 @@ fn object<'a>(
         let fixed = is_root && matches!(key.as_str(), "kind" | "apiVersion");
         let pair = pair.filter(|_| !fixed).and_then(|pair| pair.key(key));
         let walk = walk.inside(verdict);
-        verdict.merge(ratcheted(value, property, &Place::Field(place, key), pair.as_ref(), walk));
+        verdict.merge(ratcheted(value, property, &ValuePath::Field(path, key), pair.as_ref(), walk));
     }
     for name in node.required.iter().filter(|name| !map.contains_key(name)) {
         verdict.push(|| Problem {
-            field: Some(Place::Field(place, name).to_string()),
+            field: Some(ValuePath::Field(path, name).to_string()),
             kind: FieldErrorKind::Required,
             value: None,
-            words: Words::Both {
+            words: ProblemText::Both {
                 detail: String::new(),
-                message: format!("{place}.{name} in body is required"),
+                message: format!("{path}.{name} in body is required"),
             },
         });
     }
@@ -564,7 +564,7 @@ fn object<'a>(
 fn enumerated<'a>(
     value: &Value,
     checks: Option<&'a Checks>,
-    place: &Place<'_>,
+    path: &ValuePath<'_>,
     walk: Walk<'_>,
     verdict: &mut Verdict<'a>,
 ) {
@@ -574,10 +574,10 @@ fn enumerated<'a>(
         return;
     }
     verdict.push(|| Problem {
-        field: Some(place.to_string()),
+        field: Some(path.to_string()),
         kind: FieldErrorKind::NotSupported,
         value: Some(value.clone()),
-        words: Words::OneOf(checks.enumeration.values()),
+        words: ProblemText::OneOf(checks.enumeration.values()),
     });
 }
 

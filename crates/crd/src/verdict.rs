@@ -14,39 +14,39 @@ use super::defaults::size;
 pub(super) const MAX_PROBLEMS: usize = 1000;
 
 /// Limit on the bytes of all problems, including their values, that are stored and reported. The first problem is always reported.
-pub(super) const MAX_TOLD: usize = 1 << 20;
+pub(super) const MAX_REPORTED_BYTES: usize = 1 << 20;
 
 /// Longest part of a key, in bytes, that is shown in a path.
 const MAX_SHOWN: usize = 1024;
 
 /// Path of a value, relative to the root of the validated value.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum ValuePath<'a> {
     Root,
-    Field(&'a Place<'a>, &'a str),
+    Field(&'a ValuePath<'a>, &'a str),
     /// A map value. The library writes it with a leading dot even at the root.
-    Entry(&'a Place<'a>, &'a str),
-    Index(&'a Place<'a>, usize),
+    Entry(&'a ValuePath<'a>, &'a str),
+    Index(&'a ValuePath<'a>, usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for ValuePath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Root => Ok(()),
-            Place::Field(Place::Root, name) => f.write_str(shown(name)),
-            Place::Field(parent, name) | Place::Entry(parent, name) => write!(f, "{parent}.{}", shown(name)),
-            Place::Index(parent, index) => write!(f, "{parent}[{index}]"),
+            ValuePath::Root => Ok(()),
+            ValuePath::Field(ValuePath::Root, name) => f.write_str(shown(name)),
+            ValuePath::Field(parent, name) | ValuePath::Entry(parent, name) => write!(f, "{parent}.{}", shown(name)),
+            ValuePath::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }
 
 /// Whether the limit of reported errors is reached.
 pub(super) fn is_full(errors: &FieldErrors) -> bool {
-    errors.len() >= MAX_PROBLEMS || errors.iter().map(told_bytes).sum::<usize>() > MAX_TOLD
+    errors.len() >= MAX_PROBLEMS || errors.iter().map(reported_bytes).sum::<usize>() > MAX_REPORTED_BYTES
 }
 
 /// Approximate length of an error in the response, in bytes.
-fn told_bytes(error: &FieldError) -> usize {
+fn reported_bytes(error: &FieldError) -> usize {
     error.field.len() + error.detail.len() + error.bad_value.as_ref().map_or(0, size)
 }
 
@@ -61,12 +61,12 @@ pub(super) struct Problem<'a> {
     pub(super) field: Option<String>,
     pub(super) kind: FieldErrorKind,
     pub(super) value: Option<Value>,
-    pub(super) words: Words<'a>,
+    pub(super) words: ProblemText<'a>,
 }
 
 /// The text of a problem. Text that depends on the length of the CRD is built only when it is reported, because most problems found in
 /// alternatives never are.
-pub(super) enum Words<'a> {
+pub(super) enum ProblemText<'a> {
     /// The message, which is also the detail.
     Plain(String),
     /// A detail that differs from the message.
@@ -81,20 +81,20 @@ impl Problem<'_> {
     /// How many bytes the problem holds, including its value. Text borrowed from the CRD is not counted.
     fn bytes(&self) -> usize {
         let words = match &self.words {
-            Words::Plain(message) => message.len(),
-            Words::Both { detail, message } => detail.len() + message.len(),
-            Words::OneOf(_) | Words::Match(_) => 0,
+            ProblemText::Plain(message) => message.len(),
+            ProblemText::Both { detail, message } => detail.len() + message.len(),
+            ProblemText::OneOf(_) | ProblemText::Match(_) => 0,
         };
         words + self.field.as_ref().map_or(0, String::len) + self.value.as_ref().map_or(0, size)
     }
 
     /// The detail, and the message that identifies duplicates.
-    fn told(&self) -> (String, String) {
-        let place = self.field.as_deref().unwrap_or_default();
+    fn detail_and_message(&self) -> (String, String) {
+        let path = self.field.as_deref().unwrap_or_default();
         match &self.words {
-            Words::Plain(message) => (message.clone(), message.clone()),
-            Words::Both { detail, message } => (detail.clone(), message.clone()),
-            Words::OneOf(values) => {
+            ProblemText::Plain(message) => (message.clone(), message.clone()),
+            ProblemText::Both { detail, message } => (detail.clone(), message.clone()),
+            ProblemText::OneOf(values) => {
                 let words: Vec<String> = values
                     .iter()
                     .map(|allowed| match allowed {
@@ -104,11 +104,11 @@ impl Problem<'_> {
                     .collect();
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 let detail = FieldError::not_supported(&value::Path::root(), Value::Null, &words).detail;
-                let message = format!("{place} in body should be one of {detail}");
+                let message = format!("{path} in body should be one of {detail}");
                 (detail, message)
             }
-            Words::Match(pattern) => {
-                let message = format!("{place} in body should match '{pattern}'");
+            ProblemText::Match(pattern) => {
+                let message = format!("{path} in body should match '{pattern}'");
                 (message.clone(), message)
             }
         }
@@ -160,7 +160,7 @@ impl<'a> Verdict<'a> {
 
     /// Whether another problem can be stored and reported.
     fn has_room(&self) -> bool {
-        self.problems.len() < MAX_PROBLEMS && self.bytes <= MAX_TOLD
+        self.problems.len() < MAX_PROBLEMS && self.bytes <= MAX_REPORTED_BYTES
     }
 
     /// Discards all problems, because the value did not change.
@@ -196,21 +196,21 @@ impl<'a> Verdict<'a> {
 
     pub(super) fn wrong(
         &mut self,
-        place: &Place<'_>,
+        path: &ValuePath<'_>,
         kind: FieldErrorKind,
         value: impl Into<Value>,
         message: fmt::Arguments<'_>,
     ) {
         self.push(|| Problem {
-            field: Some(place.to_string()),
+            field: Some(path.to_string()),
             kind,
             value: Some(value.into()),
-            words: Words::Plain(message.to_string()),
+            words: ProblemText::Plain(message.to_string()),
         });
     }
 
-    pub(super) fn invalid(&mut self, place: &Place<'_>, value: impl Into<Value>, words: fmt::Arguments<'_>) {
-        self.wrong(place, FieldErrorKind::Invalid, value, format_args!("{place} in body {words}"));
+    pub(super) fn invalid(&mut self, path: &ValuePath<'_>, value: impl Into<Value>, words: fmt::Arguments<'_>) {
+        self.wrong(path, FieldErrorKind::Invalid, value, format_args!("{path} in body {words}"));
     }
 
     /// Adds a problem of the object as a whole.
@@ -219,15 +219,15 @@ impl<'a> Verdict<'a> {
             field: None,
             kind: FieldErrorKind::Invalid,
             value: Some("".into()),
-            words: Words::Plain(message.to_string()),
+            words: ProblemText::Plain(message.to_string()),
         });
     }
 
-    pub(super) fn wrong_type(&mut self, place: &Place<'_>, wanted: &str, found: &str) {
+    pub(super) fn wrong_type(&mut self, path: &ValuePath<'_>, wanted: &str, found: &str) {
         if self.describes {
             let found_text = quote(found);
-            let message = format_args!("{place} in body must be of type {wanted}: {found_text}");
-            self.wrong(place, FieldErrorKind::TypeInvalid, found, message);
+            let message = format_args!("{path} in body must be of type {wanted}: {found_text}");
+            self.wrong(path, FieldErrorKind::TypeInvalid, found, message);
         }
         self.wrong = true;
     }
@@ -245,16 +245,16 @@ pub(super) fn report(verdict: Verdict<'_>, base: &str, errors: &mut FieldErrors)
             detail,
         });
     }
-    let mut said: HashSet<String> = HashSet::new();
-    let mut told = 0;
+    let mut messages: HashSet<String> = HashSet::new();
+    let mut reported = 0;
     for (bytes, problem) in verdict.problems {
-        if told > MAX_TOLD {
+        if reported > MAX_REPORTED_BYTES {
             break;
         }
-        let (detail, message) = problem.told();
-        told += bytes + detail.len() + message.len();
+        let (detail, message) = problem.detail_and_message();
+        reported += bytes + detail.len() + message.len();
         let Problem { field, kind, value, .. } = problem;
-        if !said.insert(message) {
+        if !messages.insert(message) {
             continue;
         }
         let field = match field.as_deref().map(|field| field.strip_prefix('.').unwrap_or(field)) {

@@ -75,7 +75,7 @@ impl Walk<'_> {
         around: &[Option<&str>],
         inside_metadata: bool,
     ) {
-        let place = at.field("default");
+        let default_at = at.field("default");
         // Nested defaults read the innermost schema once per default. If this ends the budget, the check below reports it.
         let _ = self.strict.budget.spend((size(schema) / BYTES_OF_STEP) as u64);
         let mut node = SchemaNode::read(schema);
@@ -84,13 +84,13 @@ impl Walk<'_> {
             let object = wrap(default.clone(), around);
             if let Some(wrong) = embedded_errors(&object) {
                 let detail = format!("must result in valid metadata: {wrong}");
-                return bad_default(&place, default, detail, &mut self.errors);
+                return bad_default(&default_at, default, detail, &mut self.errors);
             }
         } else {
             if self.strict.pruned_defaults && without_unknown(default, &node) != *default {
-                bad_default(&place, default, "must not have unknown fields".to_owned(), &mut self.errors);
+                bad_default(&default_at, default, "must not have unknown fields".to_owned(), &mut self.errors);
             }
-            let found = crate::metadata_errors(default, &node, &place);
+            let found = crate::metadata_errors(default, &node, &default_at);
             if !found.is_empty() {
                 self.errors.extend(found);
                 return;
@@ -99,11 +99,11 @@ impl Walk<'_> {
         let mut found = FieldErrors::new();
         let judged = SchemaNode::for_defaults(schema);
         let budget = &self.strict.budget;
-        crate::defaults_are_valid(default, &judged, &place.to_string(), budget, &mut found);
+        crate::defaults_are_valid(default, &judged, &default_at.to_string(), budget, &mut found);
         if found.is_empty() {
             let bounds = Bounds { watch: self.strict.stopwatch.as_deref(), budget };
             let (errors, left) =
-                rules::check_default(&node, schema, is_resource, default, &place, self.budget, bounds);
+                rules::check_default(&node, schema, is_resource, default, &default_at, self.budget, bounds);
             found = errors;
             self.budget = left;
         }

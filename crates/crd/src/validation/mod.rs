@@ -252,11 +252,11 @@ fn version_rules(
     errors: &mut FieldErrors,
 ) {
     if let Some(warning) = version.text_if_set("deprecationWarning") {
-        let place = at.field("deprecationWarning");
+        let warning_at = at.field("deprecationWarning");
         // This is a pointer in Go, so errors show the text as JSON.
         let shown = value::write::to_string(&Value::from(warning));
         for wrong in deprecation_warning(version.flag("deprecated"), warning) {
-            errors.invalid_json(&place, &shown, &wrong);
+            errors.invalid_json(&warning_at, &shown, &wrong);
         }
     }
     let name = version.text("name");
@@ -267,15 +267,15 @@ fn version_rules(
     columns(version.items("additionalPrinterColumns"), &at.field("additionalPrinterColumns"), errors);
     let fields = version.items("selectableFields");
     if !fields.is_empty() {
-        let place = at.field("selectableFields");
+        let fields_at = at.field("selectableFields");
         match version.part("schema").part("openAPIV3Schema") {
             None => {
                 let detail = "may only be set when `version.schema.openAPIV3Schema` is not included";
-                errors.invalid(&place, "", detail);
+                errors.invalid(&fields_at, "", detail);
             }
             schema => {
                 let of = at.field("schema.openAPIV3Schema");
-                selectable(&of, fields, schema, strict, name, &place, errors);
+                selectable(&of, fields, schema, strict, name, &fields_at, errors);
             }
         }
     }
@@ -315,9 +315,9 @@ fn validation(
 ) {
     let Some(schema) = validation.part("openAPIV3Schema") else { return };
     let before = errors.len();
-    let place = at.field("openAPIV3Schema");
+    let schema_at = at.field("openAPIV3Schema");
     if has_status {
-        schema::root_with_status(schema, &place, errors);
+        schema::root_with_status(schema, &schema_at, errors);
     }
     if schema.flag("nullable") {
         errors.forbidden(&at.field("openAPIV3Schema.nullable"), "nullable cannot be true at the root");
@@ -327,9 +327,9 @@ fn validation(
     if strict.structural {
         unreadable = structural::unreadable(schema);
         if unreadable.is_none() {
-            let violations = structural::violations(schema, &place);
+            let violations = structural::violations(schema, &schema_at);
             if violations.is_empty() {
-                let wrong = defaults::check(schema, &place, strict);
+                let wrong = defaults::check(schema, &schema_at, strict);
                 with_rules = wrong.is_empty();
                 errors.extend(wrong);
             } else {
@@ -337,9 +337,9 @@ fn validation(
             }
         }
     }
-    schema::check(schema, &place, strict, unchanged, with_rules, errors);
+    schema::check(schema, &schema_at, strict, unchanged, with_rules, errors);
     if let Some(why) = unreadable.filter(|_| errors.len() == before) {
-        errors.invalid(&place, "", why);
+        errors.invalid(&schema_at, "", why);
     }
 }
 

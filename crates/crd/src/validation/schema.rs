@@ -71,10 +71,10 @@ pub(super) fn check(
     errors.append(&mut walk.schema_errors);
     errors.append(&mut walk.rule_errors);
     if walk.total > MOST_PER_SCHEMA {
-        for (place, _) in &walk.costliest {
+        for (path, _) in &walk.costliest {
             let detail =
                 "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
-            errors.forbidden(&At::new(place), detail);
+            errors.forbidden(&At::new(path), detail);
         }
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
         errors.forbidden(at, too_costly(what, walk.total, MOST_PER_SCHEMA));
@@ -111,19 +111,19 @@ impl Walk<'_> {
                 },
                 ..context
             };
-            let place = at.field("items");
+            let items_at = at.field("items");
             match items {
                 Value::List(items) => {
                     for (i, item) in items.iter().enumerate() {
-                        self.schema(item, &place.index(i), inside, false, below);
+                        self.schema(item, &items_at.index(i), inside, false, below);
                     }
                 }
-                item => self.schema(item, &place, inside, false, below),
+                item => self.schema(item, &items_at, inside, false, below),
             }
         }
         for (name, dependency) in schema.entries("dependencies").filter(|(_, d)| d.as_map().is_some()) {
-            let place = at.field("dependencies");
-            self.schema(dependency, &place.key(name), context, false, None);
+            let dependencies_at = at.field("dependencies");
+            self.schema(dependency, &dependencies_at.key(name), context, false, None);
         }
         self.extensions(schema, at);
         self.rules(schema, at, context, root, scope, errors_before);
@@ -160,8 +160,8 @@ impl Walk<'_> {
             errors.forbidden(&at.field("items"), "items must be a schema object and not an array");
         }
         if context.inside_metadata && schema.flag("x-kubernetes-embedded-resource") {
-            let place = at.field("x-kubernetes-embedded-resource");
-            errors.forbidden(&place, "must not be used inside of resource meta");
+            let extension_at = at.field("x-kubernetes-embedded-resource");
+            errors.forbidden(&extension_at, "must not be used inside of resource meta");
         }
     }
 
@@ -175,10 +175,10 @@ impl Walk<'_> {
     ) {
         let has_properties = schema.map_of("properties").is_some_and(|map| !map.is_empty());
         if let Some(additional) = schema.part("additionalProperties") {
-            let place = at.field("additionalProperties");
+            let additional_at = at.field("additionalProperties");
             if has_properties && *additional != Value::Bool(true) {
                 self.schema_errors
-                    .forbidden(&place, "additionalProperties and properties are mutual exclusive");
+                    .forbidden(&additional_at, "additionalProperties and properties are mutual exclusive");
             }
             if additional.as_map().is_some() {
                 let inside = if context.inside_metadata {
@@ -187,7 +187,7 @@ impl Walk<'_> {
                 } else {
                     context
                 };
-                self.schema(additional, &place, inside, false, below);
+                self.schema(additional, &additional_at, inside, false, below);
             }
         }
         let list = at.field("properties");
@@ -312,10 +312,10 @@ impl Walk<'_> {
                         match found.part("properties").part(key) {
                             Some(property) if matches!(property.text("type"), "array" | "object") => {
                                 let properties = items_at.field("properties");
-                                let place = properties.key(key);
+                                let key_at = properties.key(key);
                                 let detail =
                                     "must be a scalar type if parent array's x-kubernetes-list-type is map";
-                                errors.invalid(&place.field("type"), found.text("type"), detail);
+                                errors.invalid(&key_at.field("type"), found.text("type"), detail);
                             }
                             Some(_) => {}
                             None => {
@@ -368,9 +368,9 @@ impl Walk<'_> {
             return;
         };
         for (i, (rule, compilation)) in written.iter().zip(&compiled.rules).enumerate() {
-            let place = list.index(i);
+            let rule_at = list.index(i);
             let times = scope.cardinality.unwrap_or(compiled.max_cardinality);
-            self.compiled(rule, compilation, times, context, &place);
+            self.compiled(rule, compilation, times, context, &rule_at);
         }
     }
 
@@ -389,23 +389,23 @@ impl Walk<'_> {
             errors.required(&at.field("message"), "message must be specified if rule contains line breaks");
         }
         if !read.message_expression.is_empty() && read.message_expression.trim().is_empty() {
-            let place = at.field("messageExpression");
-            errors.required(&place, "messageExpression must be non-empty if specified");
+            let message_at = at.field("messageExpression");
+            errors.required(&message_at, "messageExpression must be non-empty if specified");
         }
         if let Some(reason) = rule.text_if_set("reason").filter(|reason| !REASONS.contains(reason)) {
             errors.not_supported(&at.field("reason"), reason, REASONS);
         }
         let path = read.field_path.as_str();
-        let place = at.field("fieldPath");
+        let path_at = at.field("fieldPath");
         if !path.is_empty() && path.trim().is_empty() {
-            errors.invalid(&place, path, "must be non-empty if specified");
+            errors.invalid(&path_at, path, "must be non-empty if specified");
         }
         if breaks(path) {
-            errors.invalid(&place, path, "must not contain line breaks");
+            errors.invalid(&path_at, path, "must not contain line breaks");
         }
         let is_bad = |node| !path.is_empty() && field_path(path, node, true).is_err();
         if node.is_some_and(is_bad) {
-            errors.invalid(&place, path, "must be a valid path");
+            errors.invalid(&path_at, path, "must be a valid path");
         }
     }
 
@@ -445,15 +445,15 @@ impl Walk<'_> {
             }
         }
         if compiled.uses_old_self {
-            if let Some(place) = context.uncorrelatable {
+            if let Some(outermost) = context.uncorrelatable {
                 let detail = format!(
-                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {place}"
+                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {outermost}"
                 );
                 self.rule_errors.invalid(&rule_at, written.rule.clone(), detail);
             }
         } else if let Some(optional) = written.optional_old_self {
-            let place = at.field("optionalOldSelf");
-            self.rule_errors.invalid(&place, optional, "may not be set if oldSelf is not used in rule");
+            let optional_at = at.field("optionalOldSelf");
+            self.rule_errors.invalid(&optional_at, optional, "may not be set if oldSelf is not used in rule");
         }
     }
 
@@ -511,14 +511,14 @@ pub(super) fn list_keys(schema: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     let required: HashSet<&str> = items.texts("required").collect();
     for key in schema.texts("x-kubernetes-list-map-keys") {
         let Some(property) = items.part("properties").part(key) else { continue };
-        let place = properties.key(key);
+        let key_at = properties.key(key);
         if !required.contains(key) && property.part("default").is_none() {
             let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-            errors.required(&place.field("default"), detail);
+            errors.required(&key_at.field("default"), detail);
         }
         if property.flag("nullable") {
             let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
-            errors.forbidden(&place.field("nullable"), detail);
+            errors.forbidden(&key_at.field("nullable"), detail);
         }
     }
 }

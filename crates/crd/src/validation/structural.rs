@@ -83,12 +83,12 @@ fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldError
     }
     let additional = schema.part("additionalProperties");
     if let Some(additional) = additional {
-        let place = at.field("additionalProperties");
+        let additional_at = at.field("additionalProperties");
         if level == Level::Root {
-            errors.forbidden(&place, "must not be used at the root");
+            errors.forbidden(&additional_at, "must not be used at the root");
         }
         if additional.as_map().is_some() {
-            invariants(additional, Level::Field, &place, errors);
+            invariants(additional, Level::Field, &additional_at, errors);
         }
     }
     if int_or_string && preserve {
@@ -131,18 +131,18 @@ fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldError
         if let Some(property) = schema.part("properties").part(name).filter(|_| is_resource)
             && property.text("type") != "string"
         {
-            let place = properties.key(name);
-            errors.invalid(&place.field("type"), property.text("type"), "must be string");
+            let property_at = properties.key(name);
+            errors.invalid(&property_at.field("type"), property.text("type"), "must be string");
         }
     }
     if let Some(metadata) = schema.part("properties").part("metadata") {
-        let place = properties.key("metadata");
+        let metadata_at = properties.key("metadata");
         if is_resource && metadata.text("type") != "object" {
-            errors.invalid(&place.field("type"), metadata.text("type"), "must be object");
+            errors.invalid(&metadata_at.field("type"), metadata.text("type"), "must be object");
         }
         if level == Level::Root && says_too_much(metadata) {
             let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-            errors.forbidden(&place, detail);
+            errors.forbidden(&metadata_at, detail);
         }
     }
     if embedded && !preserve && schema.map_of("properties").is_none_or(value::Map::is_empty) {
@@ -282,38 +282,38 @@ fn nested(schema: &Value, skip_any_of: bool, level: Level, at: &At<'_>, errors: 
 fn completeness(
     restricts: &Value,
     specifies: Option<&Value>,
-    place: &str,
+    path: &str,
     from: &str,
     errors: &mut FieldErrors,
 ) {
     let Some(specified) = specifies else {
-        errors.required(&At::new(place), format!("because it is defined in {from}"));
+        errors.required(&At::new(path), format!("because it is defined in {from}"));
         return;
     };
     if let Some(inner) = restricts.part("not") {
-        inside(inner, Some(specified), place, &format!("{from}.not"), errors);
+        inside(inner, Some(specified), path, &format!("{from}.not"), errors);
     }
     for field in ["allOf", "anyOf", "oneOf"] {
         for (i, inner) in restricts.items(field).iter().enumerate() {
-            inside(inner, Some(specified), place, &format!("{from}.{field}[{i}]"), errors);
+            inside(inner, Some(specified), path, &format!("{from}.{field}[{i}]"), errors);
         }
     }
 }
 
-fn inside(restricts: &Value, specifies: Option<&Value>, place: &str, from: &str, errors: &mut FieldErrors) {
+fn inside(restricts: &Value, specifies: Option<&Value>, path: &str, from: &str, errors: &mut FieldErrors) {
     let Some(specified) = specifies else {
-        errors.required(&At::new(place), format!("because it is defined in {from}"));
+        errors.required(&At::new(path), format!("because it is defined in {from}"));
         return;
     };
-    completeness(restricts, Some(specified), place, from, errors);
+    completeness(restricts, Some(specified), path, from, errors);
     if let Some(items) = restricts.part("items") {
-        inside(items, specified.part("items"), &format!("{place}.items"), &format!("{from}.items"), errors);
+        inside(items, specified.part("items"), &format!("{path}.items"), &format!("{from}.items"), errors);
     }
     for (name, property) in restricts.entries("properties") {
-        let (place, from) = (format!("{place}.properties[{name}]"), format!("{from}.properties[{name}]"));
+        let (path, from) = (format!("{path}.properties[{name}]"), format!("{from}.properties[{name}]"));
         match specified.part("properties").part(name) {
-            None => errors.required(&At::new(&place), format!("because it is defined in {from}")),
-            Some(specified) => inside(property, Some(specified), &place, &from, errors),
+            None => errors.required(&At::new(&path), format!("because it is defined in {from}")),
+            Some(specified) => inside(property, Some(specified), &path, &from, errors),
         }
     }
 }
