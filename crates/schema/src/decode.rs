@@ -40,7 +40,7 @@ pub struct Outcome {
 impl Outcome {
     /// The error of Go's decoder about values of the wrong type. `text` is the JSON source, or empty if there is none.
     pub fn type_error(&self, text: &[u8]) -> Option<String> {
-        misfit::told(&self.misfits, text)
+        misfit::first_error(&self.misfits, text)
     }
 }
 
@@ -268,8 +268,8 @@ impl<'a> Walk<'a> {
     fn object(&mut self, map: &mut Map, object: &'a Object, schema: &'a Schema) {
         // Both are sorted, so one pass over the two of them finds every field.
         let mut properties = object.properties.iter().peekable();
-        let kept = REFUSED_EMPTY.iter().find(|(name, _, refused)| *name == schema.name && refused(map));
-        let kept = kept.map_or(&[][..], |(_, lists, _)| *lists);
+        let never_dropped = REFUSED_EMPTY.iter().find(|(name, _, refused)| *name == schema.name && refused(map));
+        let never_dropped = never_dropped.map_or(&[][..], |(_, lists, _)| *lists);
         // CRD validation distinguishes empty from absent values; `fill` drops the empty ones later.
         let is_schema = schema.name == SCHEMA;
         map.retain(|key, value| {
@@ -286,7 +286,7 @@ impl<'a> Walk<'a> {
             self.stack.push(Step::Field(property, schema));
             self.value(value, property.schema.get());
             self.stack.pop();
-            kept.contains(&key.as_str())
+            never_dropped.contains(&key.as_str())
                 || is_schema && is_empty_container(value, property)
                 || !self.vanishes(value, property)
         });
@@ -443,7 +443,7 @@ impl<'a> Walk<'a> {
 
     fn remember(&mut self, words: String, ends: bool) {
         if self.misfits.len() < misfit::MOST {
-            self.misfits.push(Misfit { place: self.stack.place(), words, ends });
+            self.misfits.push(Misfit { path: self.stack.path(), words, ends });
         }
     }
 

@@ -298,8 +298,8 @@ impl Schema {
     }
 
     /// Full name of the type in OpenAPI: `io.k8s.api.core.v1.PodSpec`.
-    pub fn definition(&self) -> String {
-        definition_name(&self.name)
+    pub fn openapi_name(&self) -> String {
+        openapi_name(&self.name)
     }
 }
 
@@ -313,7 +313,7 @@ fn go_name(name: &str) -> String {
 }
 
 /// Converts the short name of a type to its full name in OpenAPI.
-pub fn definition_name(name: &str) -> String {
+pub fn openapi_name(name: &str) -> String {
     // Types of custom resources are registered by their full names.
     if let Some(own) = name.strip_prefix('=') {
         return own.to_owned();

@@ -137,7 +137,7 @@ fn kinds_are_found_by_group_version_and_kind() {
     assert_eq!(of("", "v1", "Pod").unwrap().name, "core.v1.Pod");
     assert_eq!(of("apps", "v1", "Deployment").unwrap().name, "apps.v1.Deployment");
     assert_eq!(
-        of("rbac.authorization.k8s.io", "v1", "Role").unwrap().definition(),
+        of("rbac.authorization.k8s.io", "v1", "Role").unwrap().openapi_name(),
         "io.k8s.api.rbac.v1.Role"
     );
     assert_eq!(of("policy", "v1", "DeleteOptions").unwrap().name, "meta.v1.DeleteOptions");
@@ -147,7 +147,7 @@ fn kinds_are_found_by_group_version_and_kind() {
 }
 
 #[test]
-fn the_facts_of_well_known_fields_are_right() {
+fn well_known_fields_have_the_expected_properties() {
     let spec = of("", "v1", "Pod").unwrap().field("spec").unwrap();
     let object = spec.object().unwrap();
     let containers = object.property("containers").unwrap();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use value::{Map, Str, Value, json};
 
-use schema::{Format, Kind, Link, ListType, MapType, Object, Patch, Property, Schema, definition_name};
+use schema::{Format, Kind, Link, ListType, MapType, Object, Patch, Property, Schema, openapi_name};
 
 /// The OpenAPI version to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl Dialect {
             Dialect::V2 => "#/definitions/",
             Dialect::V3 => "#/components/schemas/",
         };
-        Value::map([("$ref", format!("{prefix}{}", definition_name(name)))])
+        Value::map([("$ref", format!("{prefix}{}", openapi_name(name)))])
     }
 }
 
@@ -35,7 +35,7 @@ pub(super) fn definitions(roots: BTreeSet<String>, everywhere: &[(&str, &str)], 
     let mut found: BTreeMap<String, Value> = BTreeMap::new();
     let mut wanted: Vec<String> = roots.into_iter().collect();
     while let Some(name) = wanted.pop() {
-        let full = definition_name(&name);
+        let full = openapi_name(&name);
         if found.contains_key(&full) {
             continue;
         }

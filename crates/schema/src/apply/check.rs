@@ -41,13 +41,13 @@ const LONG: usize = 4 << 20;
 /// Checks types, undeclared fields, and missing or duplicate keys of keyed lists and sets. `may_repeat` allows duplicate items, which
 /// stored objects may have but configurations may not.
 pub fn check(value: &Value, schema: &Schema, may_repeat: bool) -> Result<(), Misfits> {
-    let mut walk = Walk { way: Vec::new(), may_repeat, found: Misfits::default(), room: LONG };
+    let mut walk = Walk { path: Vec::new(), may_repeat, found: Misfits::default(), room: LONG };
     walk.value(value, Typed::root(schema));
     if walk.found.0.is_empty() { Ok(()) } else { Err(walk.found) }
 }
 
 struct Walk {
-    way: Vec<Element>,
+    path: Vec<Element>,
     may_repeat: bool,
     found: Misfits,
     room: usize,
@@ -56,9 +56,9 @@ struct Walk {
 impl Walk {
     fn say(&mut self, what: String) {
         if self.found.0.len() < MANY && self.room > 0 {
-            let way = told(&self.way);
-            self.room = self.room.saturating_sub(way.len() + what.len());
-            self.found.0.push((way, what));
+            let path = path_text(&self.path);
+            self.room = self.room.saturating_sub(path.len() + what.len());
+            self.found.0.push((path, what));
         }
     }
 
@@ -69,14 +69,14 @@ impl Walk {
         match (&typed.schema().kind, value) {
             (Kind::Object(_) | Kind::Map(_), Value::Map(map)) => {
                 for (key, value) in map.iter() {
-                    self.way.push(Element::Field(key.clone()));
+                    self.path.push(Element::Field(key.clone()));
                     let Some((child, _)) = typed.field(key) else {
                         self.say("field not declared in schema".to_owned());
-                        self.way.pop();
+                        self.path.pop();
                         return;
                     };
                     self.value(value, child);
-                    self.way.pop();
+                    self.path.pop();
                 }
             }
             (Kind::Object(_) | Kind::Map(_), other) => {
@@ -89,26 +89,26 @@ impl Walk {
     }
 
     fn list(&mut self, items: &[Value], typed: Typed<'_>, child: Typed<'_>) {
-        let Shape::Items(told_apart) = typed.shape(None) else {
+        let Shape::Items(associative) = typed.shape(None) else {
             for (at, item) in (0_i64..).zip(items) {
-                self.way.push(Element::Index(at));
+                self.path.push(Element::Index(at));
                 self.value(item, child);
-                self.way.pop();
+                self.path.pop();
             }
             return;
         };
         let mut seen: BTreeSet<Element> = BTreeSet::new();
         for (at, item) in items.iter().enumerate() {
-            let element = match told_apart.element(item) {
+            let element = match associative.element(item) {
                 Ok(element) => element,
                 Err(why) => return self.say(format!("element {at}: {why}")),
             };
             if !self.may_repeat && !seen.insert(element.clone()) {
                 self.say(format!("duplicate entries for key {element}"));
             }
-            self.way.push(element);
+            self.path.push(element);
             self.value(item, child);
-            self.way.pop();
+            self.path.pop();
         }
     }
 
@@ -154,8 +154,8 @@ fn as_read(value: &Value) -> Value {
     }
 }
 
-fn told(way: &[Element]) -> String {
-    way.iter().map(ToString::to_string).collect()
+fn path_text(path: &[Element]) -> String {
+    path.iter().map(ToString::to_string).collect()
 }
 
 /// The paths of atomic lists, maps and structs in a configuration, such as `.spec.selector`. Mutating admission policies reject them.
@@ -165,29 +165,29 @@ pub fn atomics(value: &Value, schema: &Schema) -> Vec<String> {
     found
 }
 
-fn find_atomics(value: &Value, typed: Typed<'_>, way: &mut Vec<Element>, found: &mut Vec<String>) {
+fn find_atomics(value: &Value, typed: Typed<'_>, path: &mut Vec<Element>, found: &mut Vec<String>) {
     match value {
         Value::Map(map) if !matches!(typed.shape(Some(value)), Shape::Scalar | Shape::Items(_)) => {
             if typed.is_atomic_map() {
-                found.push(told(way));
+                found.push(path_text(path));
             }
             for (key, value) in map.iter() {
                 if let Some((child, true)) = typed.field(key) {
-                    way.push(Element::Field(key.clone()));
-                    find_atomics(value, child, way, found);
-                    way.pop();
+                    path.push(Element::Field(key.clone()));
+                    find_atomics(value, child, path, found);
+                    path.pop();
                 }
             }
         }
         Value::List(items) => {
             if matches!(typed.shape(Some(value)), Shape::Atomic) {
-                found.push(told(way));
+                found.push(path_text(path));
             }
             let Some(child) = typed.items() else { return };
             for (at, item) in (0_i64..).zip(items) {
-                way.push(Element::Index(at));
-                find_atomics(item, child, way, found);
-                way.pop();
+                path.push(Element::Index(at));
+                find_atomics(item, child, path, found);
+                path.pop();
             }
         }
         _ => {}

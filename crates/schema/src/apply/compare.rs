@@ -6,7 +6,7 @@ use value::{Map, Value};
 
 use super::element::{Element, same};
 use super::set::FieldSet;
-use super::shape::{Items, Shape, Typed};
+use super::shape::{AssociativeList, Shape, Typed};
 use crate::Schema;
 
 /// Differences between two objects. No field is in two of the sets.
@@ -85,7 +85,7 @@ fn node(
     match typed.shape(None) {
         Shape::Scalar | Shape::Atomic => Ok(whole(old, new)),
         Shape::Fields(typed) => fields(old, new, typed, found),
-        Shape::Items(told_apart) => items(old, new, told_apart, found),
+        Shape::Items(associative) => items(old, new, associative, found),
     }
 }
 
@@ -152,7 +152,7 @@ where
 fn items(
     old: Option<&Value>,
     new: Option<&Value>,
-    told_apart: Items<'_>,
+    associative: AssociativeList<'_>,
     found: &mut Comparison,
 ) -> Result<Change, String> {
     let before = old.and_then(Value::as_list).unwrap_or_default();
@@ -160,7 +160,7 @@ fn items(
     if before.is_empty() && after.is_empty() {
         return Ok(whole(old, new));
     }
-    let (before, after) = (sorted(before, told_apart)?, sorted(after, told_apart)?);
+    let (before, after) = (sorted(before, associative)?, sorted(after, associative)?);
     let (mut before, mut after) = (before.as_slice(), after.as_slice());
     loop {
         let element = match (before.first(), after.first()) {
@@ -172,7 +172,7 @@ fn items(
         let (olds, news) = (take(&mut before, element), take(&mut after, element));
         let mut below = Comparison::default();
         let descend = |old: Option<&Value>, new: Option<&Value>, below: &mut Comparison| {
-            node(old, new, told_apart.item, below).map_err(|why| format!("{element}{why}"))
+            node(old, new, associative.item, below).map_err(|why| format!("{element}{why}"))
         };
         let change = match (olds, news) {
             ([] | [_], [] | [_]) => {
@@ -208,10 +208,10 @@ fn items(
 
 type Item<'v> = (Element, &'v Value);
 
-fn sorted<'v>(items: &'v [Value], told_apart: Items<'_>) -> Result<Vec<Item<'v>>, String> {
+fn sorted<'v>(items: &'v [Value], associative: AssociativeList<'_>) -> Result<Vec<Item<'v>>, String> {
     let mut out = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
-        let element = told_apart.element(item).map_err(|why| format!(": element {at}: {why}"))?;
+        let element = associative.element(item).map_err(|why| format!(": element {at}: {why}"))?;
         out.push((element, item));
     }
     // The sort is stable, so duplicates stay in their order.

@@ -4,7 +4,7 @@ use value::{Map, Value};
 
 use super::element::Element;
 use super::set::FieldSet;
-use super::shape::{Items, Shape, Typed};
+use super::shape::{AssociativeList, Shape, Typed};
 use crate::Schema;
 
 /// Every field and item in `value`, which an applier of it owns.
@@ -20,8 +20,8 @@ fn walk(value: &Value, typed: Typed<'_>) -> (bool, FieldSet) {
             Value::Map(map) => (false, of_map(map, typed)),
             _ => (false, FieldSet::EMPTY),
         },
-        Shape::Items(told_apart) => match value {
-            Value::List(items) => (false, of_list(items, told_apart)),
+        Shape::Items(associative) => match value {
+            Value::List(items) => (false, of_list(items, associative)),
             _ => (false, FieldSet::EMPTY),
         },
     }
@@ -42,9 +42,9 @@ fn of_map(map: &Map, typed: Typed<'_>) -> FieldSet {
     set
 }
 
-fn of_list(items: &[Value], told_apart: Items<'_>) -> FieldSet {
+fn of_list(items: &[Value], associative: AssociativeList<'_>) -> FieldSet {
     let mut sorted: Vec<(Element, &Value)> =
-        items.iter().filter_map(|item| Some((told_apart.element(item).ok()?, item))).collect();
+        items.iter().filter_map(|item| Some((associative.element(item).ok()?, item))).collect();
     sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut set = FieldSet::default();
     let mut sorted = sorted.into_iter().peekable();
@@ -54,7 +54,7 @@ fn of_list(items: &[Value], told_apart: Items<'_>) -> FieldSet {
             repeated = true;
         }
         // Parts of duplicate items cannot be owned.
-        let below = if repeated { FieldSet::EMPTY } else { walk(item, told_apart.item).1 };
+        let below = if repeated { FieldSet::EMPTY } else { walk(item, associative.item).1 };
         set.push(element, true, below);
     }
     set
@@ -84,14 +84,14 @@ pub(super) fn remove(value: &mut Value, set: &FieldSet, typed: Typed<'_>) {
             }
             _ => true,
         },
-        Shape::Items(told_apart) => match value {
+        Shape::Items(associative) => match value {
             Value::List(items) => {
                 items.retain_mut(|item| {
-                    let entry = told_apart.element(item).ok().and_then(|element| set.get(&element));
+                    let entry = associative.element(item).ok().and_then(|element| set.get(&element));
                     match entry {
                         Some(entry) if entry.owned => false,
                         Some(entry) => {
-                            remove(item, &entry.below, told_apart.item);
+                            remove(item, &entry.below, associative.item);
                             true
                         }
                         None => true,

@@ -85,7 +85,7 @@ impl Managers {
     /// Decodes `metadata.managedFields`. The error is Kubernetes' message.
     pub fn decode(list: &[Value]) -> Result<Self, String> {
         let mut entries: Vec<Managed> = Vec::with_capacity(list.len());
-        let mut places: HashMap<Vec<u8>, usize> = HashMap::with_capacity(list.len());
+        let mut positions: HashMap<Vec<u8>, usize> = HashMap::with_capacity(list.len());
         for (at, entry) in list.iter().enumerate() {
             let text = |field: &str| entry.str_at(&[field]).unwrap_or_default();
             let operation = match text("operation") {
@@ -118,9 +118,9 @@ impl Managers {
             };
             let time = Timestamp::parse(text("time")).ok().map(|time| time.micros().div_euclid(1_000_000));
             // If several entries have the same identity, the last one wins.
-            let place = *places.entry(manager.identifier()).or_insert(entries.len());
+            let position = *positions.entry(manager.identifier()).or_insert(entries.len());
             let entry = Managed { manager, time, fields };
-            match entries.get_mut(place) {
+            match entries.get_mut(position) {
                 Some(there) => *there = entry,
                 None => entries.push(entry),
             }
@@ -189,7 +189,7 @@ impl Managers {
             if manager.operation == Operation::Update {
                 oldest.push((time.unwrap_or(0), manager.identifier(), at));
                 if manager.name == JOINT && manager.subresource.is_empty() {
-                    of_version.entry(manager.api_version.clone()).or_default().place = Some(at);
+                    of_version.entry(manager.api_version.clone()).or_default().position = Some(at);
                 }
             }
         }
@@ -208,15 +208,15 @@ impl Managers {
                 continue;
             };
             let Some(taken) = slot.take() else { continue };
-            if joint.place.is_none_or(|place| place == at) {
-                joint.place = Some(first);
+            if joint.position.is_none_or(|position| position == at) {
+                joint.position = Some(first);
             }
             joint.time = taken.time;
             joint.sets.push(taken.fields);
             excess -= 1;
         }
         for (version, joint) in of_version {
-            let slot = joint.place.filter(|_| !joint.sets.is_empty()).and_then(|place| slots.get_mut(place));
+            let slot = joint.position.filter(|_| !joint.sets.is_empty()).and_then(|position| slots.get_mut(position));
             let Some(Some(entry)) = slot else { continue };
             entry.manager = Manager {
                 name: Str::new_static(JOINT),
@@ -241,7 +241,7 @@ struct Joint {
     /// The oldest one, which stays unchanged if it is the only one.
     first: Option<usize>,
     /// Index of the merged entry.
-    place: Option<usize>,
+    position: Option<usize>,
     /// The field sets to merge.
     sets: Vec<FieldSet>,
     /// The latest time of the merged managers.

@@ -21,12 +21,12 @@ pub(super) enum Shape<'s> {
     /// A struct or map with an owner for each field.
     Fields(Typed<'s>),
     /// A list with an owner for each item.
-    Items(Items<'s>),
+    Items(AssociativeList<'s>),
 }
 
 /// A set or keyed list.
 #[derive(Clone, Copy)]
-pub(super) struct Items<'s> {
+pub(super) struct AssociativeList<'s> {
     pub(super) item: Typed<'s>,
     /// The key fields; empty for a set.
     keys: &'s [Str],
@@ -99,8 +99,8 @@ impl<'s> Typed<'s> {
         let item = Typed::new(list.items.get());
         match &list.list_type {
             None | Some(ListType::Atomic) => Shape::Atomic,
-            Some(ListType::Set) => Shape::Items(Items { item, keys: &[] }),
-            Some(ListType::Map(keys)) => Shape::Items(Items { item, keys }),
+            Some(ListType::Set) => Shape::Items(AssociativeList { item, keys: &[] }),
+            Some(ListType::Map(keys)) => Shape::Items(AssociativeList { item, keys }),
         }
     }
 
@@ -121,7 +121,7 @@ impl<'s> Typed<'s> {
     }
 }
 
-impl Items<'_> {
+impl AssociativeList<'_> {
     /// The element that identifies an item, or an error if the item has none.
     pub(super) fn element(&self, item: &Value) -> Result<Element, String> {
         if self.keys.is_empty() {

@@ -16,7 +16,7 @@ const NUMBER: &str = "json: cannot unmarshal number ";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     /// Its path, formatted as in strict errors.
-    pub(super) place: String,
+    pub(super) path: String,
     /// The message of Go's decoder.
     pub(super) words: String,
     /// Whether the decoder stops there.
@@ -24,14 +24,14 @@ pub struct Misfit {
 }
 
 /// The error to report: the first in the JSON `text`, or, without a text, the first in the order of names.
-pub(super) fn told(misfits: &[Misfit], text: &[u8]) -> Option<String> {
+pub(super) fn first_error(misfits: &[Misfit], text: &[u8]) -> Option<String> {
     let ends = misfits.iter().any(|misfit| misfit.ends);
     let candidates: Vec<&Misfit> = misfits.iter().filter(|misfit| misfit.ends == ends).collect();
     if text.is_empty() {
         return candidates.first().map(|misfit| misfit.words.clone());
     }
-    let places: Vec<&str> = candidates.iter().map(|misfit| misfit.place.as_str()).collect();
-    let offsets = value::json::offsets(text, &places);
+    let paths: Vec<&str> = candidates.iter().map(|misfit| misfit.path.as_str()).collect();
+    let offsets = value::json::offsets(text, &paths);
     let (offset, misfit) = offsets.into_iter().zip(candidates).min_by_key(|(offset, _)| *offset)?;
     Some(as_written(&misfit.words, text.get(offset..).unwrap_or_default()).into_owned())
 }

@@ -33,13 +33,13 @@ impl<'a> Stack<'a> {
 
     /// The path of `field` below the current value as strict errors print it: `spec.containers[0].foo`.
     pub(super) fn strict_path(&self, field: &str) -> String {
-        let mut path = self.place();
+        let mut path = self.path();
         join(&mut path, field);
         path
     }
 
     /// The path of the current value as strict errors print it.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn path(&self) -> String {
         let mut path = String::new();
         for step in &self.steps {
             match step {

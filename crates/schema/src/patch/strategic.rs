@@ -214,7 +214,7 @@ fn merge_maps<S: MergeSchema>(
                 let rule = schema.list_field(&key).map_err(Error::Other)?;
                 *old = Value::List(merge_list_field(list, patch, &rule, deletes, work)?.list);
             }
-            (kept, _) if deletes => *old = kept,
+            (unchanged, _) if deletes => *old = unchanged,
             (_, value) => match fresh(value) {
                 Some(new) => *old = new,
                 None => original.remove(key),
@@ -240,14 +240,14 @@ fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Error> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::List(keys) = keys else { return Err(Error::BAD_RETAIN_KEYS) };
     let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
-    let kept = |key: &str| keys.contains(key);
+    let is_retained = |key: &str| keys.contains(key);
     for (key, value) in patch.iter() {
         let directive = key.starts_with(DELETE_FROM_LIST) || key.starts_with(SET_ELEMENT_ORDER);
-        if !value.is_null() && !directive && !kept(key) {
+        if !value.is_null() && !directive && !is_retained(key) {
             return Err(Error::BAD_RETAIN_KEYS);
         }
     }
-    original.retain(|key, _| kept(key));
+    original.retain(|key, _| is_retained(key));
     Ok(())
 }
 

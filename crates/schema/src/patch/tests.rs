@@ -107,7 +107,7 @@ fn a_new_document_is_no_deeper_than_one_that_is_read() {
 
 /// Takes minutes if keys are inserted and removed one by one.
 #[test]
-fn as_many_keys_as_an_object_has_come_and_go_at_once() {
+fn many_keys_are_added_and_removed_in_one_patch() {
     const MANY: usize = 400_000;
     type Patch = fn(Value, Value, &'static Schema) -> Value;
     let data = |keys: std::iter::StepBy<std::ops::Range<usize>>, value: &Value| {
@@ -136,8 +136,8 @@ fn keys_that_are_retained_are_looked_up() {
     let patch = Value::map([("data", Value::map([("$retainKeys", all)]))]);
     let schema = crate::of("", "v1", "ConfigMap").unwrap();
     let map = |value: Value| value.as_map().unwrap().clone();
-    let kept = strategic::merge(map(Value::map([("data", data)])), map(patch), schema).unwrap();
-    assert_eq!(kept.get("data"), Some(&Value::Map(value::Map::new())));
+    let merged = strategic::merge(map(Value::map([("data", data)])), map(patch), schema).unwrap();
+    assert_eq!(merged.get("data"), Some(&Value::Map(value::Map::new())));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn refused(kind: Kind<&Schema>, patch: &str, strict: bool, code: u16, message: &
 }
 
 #[test]
-fn refusals_have_kubernetes_codes_and_words() {
+fn errors_have_kubernetes_codes_and_messages() {
     let pod = crate::of("", "v1", "Pod").unwrap();
     for kind in [Kind::Json, Kind::Merge, Kind::StrategicMerge(pod)] {
         refused(kind, "{", true, 400, "invalid JSON patch");

@@ -47,7 +47,7 @@ fn custom(fields: Vec<(&'static str, Link)>, open: bool) -> Schema {
 }
 
 /// Field management of the object itself in one version.
-fn door<'a>(api_version: &'a str, schema: &'a Schema, versions: &'a dyn Versions) -> FieldManagement<'a> {
+fn management<'a>(api_version: &'a str, schema: &'a Schema, versions: &'a dyn Versions) -> FieldManagement<'a> {
     FieldManagement { api_version, schema, subresource: "", reset: &NOTHING, versions, now: 1 }
 }
 
@@ -72,9 +72,9 @@ impl Versions for Renamed {
 }
 
 #[test]
-fn managers_of_other_versions_are_compared_in_theirs_and_forgotten_with_it() {
+fn managers_are_compared_in_their_version_and_dropped_with_it() {
     let schema = renamed("b");
-    let door = door("v2", &schema, &Renamed);
+    let management = management("v2", &schema, &Renamed);
     let entry = |manager: &str, version: &str| {
         format!(
             "{{manager: {manager}, operation: Apply, apiVersion: {version}, fieldsType: FieldsV1, fieldsV1: {{'f:a': {{}}}}}}"
@@ -87,10 +87,10 @@ fn managers_of_other_versions_are_compared_in_theirs_and_forgotten_with_it() {
     ));
     let empty = parse("{apiVersion: v2, kind: X}");
     let config = parse("{apiVersion: v2, kind: X, b: w}");
-    let status = door.apply(&live, &empty, &config, "two", false).unwrap_err().into_status();
+    let status = management.apply(&live, &empty, &config, "two", false).unwrap_err().into_status();
     assert_eq!(status.message(), r#"Apply failed with 1 conflict: conflict with "one": .a"#);
     // A manager that applies in a new version removes the fields it applied in the old one.
-    let applied = door.apply(&live, &empty, &empty, "one", false).unwrap();
+    let applied = management.apply(&live, &empty, &empty, "one", false).unwrap();
     assert_eq!(show(&applied.object), r#"{"apiVersion":"v2","kind":"X","metadata":{}}"#);
 }
 
@@ -113,9 +113,9 @@ impl Versions for NothingConverts {
 }
 
 #[test]
-fn what_a_managers_version_cannot_show_refuses_applies_and_keeps_the_owners_in_other_writes() {
+fn a_failed_conversion_rejects_applies_and_keeps_owners_in_updates() {
     let schema = renamed("b");
-    let door = door("v2", &schema, &NothingConverts);
+    let management = management("v2", &schema, &NothingConverts);
     let live = |version: &str, fields: &str| {
         parse(&format!(
             "{{apiVersion: v2, kind: X{fields}, metadata: {{uid: u, managedFields: [{{manager: one, operation: Apply, apiVersion: {version}, fieldsType: FieldsV1, fieldsV1: {{'f:a': {{}}}}}}]}}}}"
@@ -128,16 +128,16 @@ fn what_a_managers_version_cannot_show_refuses_applies_and_keeps_the_owners_in_o
         (live("v1", ", b: x"), ".b: field not declared in schema"),
         (live("v1", ""), "failed to convert new object: .b: field not declared in schema"),
     ] {
-        let refusal = door.apply(&live, &empty, &config, "two", true).unwrap_err();
+        let refusal = management.apply(&live, &empty, &config, "two", true).unwrap_err();
         assert_eq!(refusal, Refusal::Failed(why.to_owned()));
         let mut new = live.clone();
         new.set_at(&["b"], "changed");
-        assert_eq!(door.track(&live, &new, "web").as_ref(), live.at(&["metadata", "managedFields"]));
+        assert_eq!(management.track(&live, &new, "web").as_ref(), live.at(&["metadata", "managedFields"]));
     }
 }
 
 #[test]
-fn custom_schemas_may_keep_unknown_fields_and_have_atomic_maps() {
+fn custom_schemas_may_preserve_unknown_fields_and_have_atomic_maps() {
     let strings = || Link::Node(text());
     let items = Schema {
         kind: Kind::List(ListOf { items: strings(), list_type: Some(ListType::Set) }),
@@ -154,7 +154,7 @@ fn custom_schemas_may_keep_unknown_fields_and_have_atomic_maps() {
 }
 
 #[test]
-fn fields_of_what_has_become_atomic_are_joined() {
+fn owned_fields_are_merged_when_their_parent_becomes_atomic() {
     let mut schema = custom(
         vec![
             ("apiVersion", Link::Node(text())),
@@ -174,11 +174,11 @@ fn fields_of_what_has_become_atomic_are_joined() {
     );
     let Kind::Object(object) = &mut schema.kind else { panic!() };
     object.properties[2].map_type = Some(MapType::Atomic);
-    let door = door("v1", &schema, &Alone);
+    let management = management("v1", &schema, &Alone);
     let live = parse(
         "{apiVersion: v1, kind: X, m: {a: x, b: x}, metadata: {uid: u, managedFields: [{manager: one, operation: Apply, \
          apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {'f:m': {'f:a': {}}}}]}}",
     );
-    let list = door.track(&live, &live, "web").unwrap();
+    let list = management.track(&live, &live, "web").unwrap();
     assert_eq!(show(list.as_list().unwrap()[0].get("fieldsV1").unwrap()), r#"{"f:m":{}}"#);
 }
