@@ -32,7 +32,8 @@ pub(super) fn type_metadata(map: &mut Map, object_path: &str) -> Read {
         return Read { unknown: Vec::new(), error: Some(error) };
     }
     let outcome = schema::decode::normalise(metadata, schema);
-    let prefix = if object_path.is_empty() { "metadata".to_owned() } else { format!("{object_path}.metadata") };
+    let prefix =
+        if object_path.is_empty() { "metadata".to_owned() } else { format!("{object_path}.metadata") };
     Read {
         unknown: outcome.unknown.iter().map(|path| format!("{prefix}.{path}")).collect(),
         error: outcome.type_error(&[]),
@@ -123,7 +124,9 @@ pub(super) fn embedded(value: &Value, map: &Map, at: &At<'_>, errors: &mut Field
         let field_at = at.field(key);
         match map.get(key) {
             None => errors.required(&field_at, ""),
-            Some(Value::String(text)) if text.is_empty() => errors.invalid(&field_at, "", "must not be empty"),
+            Some(Value::String(text)) if text.is_empty() => {
+                errors.invalid(&field_at, "", "must not be empty")
+            }
             Some(Value::String(text)) if key == "apiVersion" => {
                 if let Err(error) = GroupVersion::parse(text) {
                     errors.invalid(&field_at, text.clone(), error);

@@ -402,12 +402,12 @@ fn apply_owns_preserved_unknown_fields_one_by_one() {
     let closed = compiled(
         r#"{"type":"object","properties":{"known":{"type":"object","properties":{"a":{"type":"string"}}}}}"#,
     );
-    let misfits = schema::apply::check(&config, closed.schema(), false).unwrap_err().to_string();
-    assert!(misfits.contains(".spec.free: field not declared in schema"), "{misfits}");
+    let errors = schema::apply::check(&config, closed.schema(), false).unwrap_err().to_string();
+    assert!(errors.contains(".spec.free: field not declared in schema"), "{errors}");
     let free = compiled(r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true}"#);
     schema::apply::check(&config, free.schema(), false).unwrap();
-    let misfits = schema::apply::check(&thing("[]"), free.schema(), false).unwrap_err().to_string();
-    assert_eq!(misfits, ".spec: expected map, got &{[]}");
+    let errors = schema::apply::check(&thing("[]"), free.schema(), false).unwrap_err().to_string();
+    assert_eq!(errors, ".spec: expected map, got &{[]}");
 }
 
 #[test]

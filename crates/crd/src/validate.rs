@@ -13,7 +13,7 @@ use value::{Budget, BudgetEnded, Meter, Str, Value, write};
 use super::correlate::Pair;
 use super::formats;
 use super::node::{Checks, SchemaNode};
-use super::verdict::{ValuePath, Problem, Verdict, Walk, ProblemText, report, shown};
+use super::verdict::{Problem, ProblemText, ValuePath, Verdict, Walk, report, shown};
 
 /// How many bytes of a string count as one step.
 const TEXT_STEP: usize = 64;
@@ -168,7 +168,13 @@ fn is_integral(number: f64) -> bool {
     number.fract() == 0.0 && number.abs() <= LARGEST
 }
 
-fn check_type(value: &Value, node: &SchemaNode, format: &str, path: &ValuePath<'_>, verdict: &mut Verdict<'_>) {
+fn check_type(
+    value: &Value,
+    node: &SchemaNode,
+    format: &str,
+    path: &ValuePath<'_>,
+    verdict: &mut Verdict<'_>,
+) {
     let (kind, own_format) = match value {
         Value::Bool(_) => ("boolean", ""),
         Value::String(_) => ("string", ""),
@@ -286,7 +292,13 @@ impl fmt::Display for Quoted<'_> {
 }
 
 /// Reports the first failed check of a string.
-fn string<'a>(text: &Str, checks: &'a Checks, path: &ValuePath<'_>, walk: Walk<'_>, verdict: &mut Verdict<'a>) {
+fn string<'a>(
+    text: &Str,
+    checks: &'a Checks,
+    path: &ValuePath<'_>,
+    walk: Walk<'_>,
+    verdict: &mut Verdict<'a>,
+) {
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = checks.max_length.filter(|max| length() > *max) {
         verdict.push(|| {
@@ -403,8 +415,7 @@ fn number(
             }
             None if factor <= 0.0 => {
                 let shown = go_text(factor);
-                let message =
-                    format_args!("factor MultipleOf declared for {path} must be positive: {shown}");
+                let message = format_args!("factor MultipleOf declared for {path} must be positive: {shown}");
                 verdict.wrong(path, FieldErrorKind::Invalid, factor, message);
             }
             None => {
@@ -532,7 +543,13 @@ fn object<'a>(
                 for (key, value) in map.iter().filter(|(key, _)| node.property(key).is_none()) {
                     let pair = pair.and_then(|pair| pair.key(key));
                     let walk = walk.inside(verdict);
-                    verdict.merge(ratcheted(value, values, &ValuePath::Entry(path, key), pair.as_ref(), walk));
+                    verdict.merge(ratcheted(
+                        value,
+                        values,
+                        &ValuePath::Entry(path, key),
+                        pair.as_ref(),
+                        walk,
+                    ));
                 }
             }
         }

@@ -34,7 +34,9 @@ impl fmt::Display for ValuePath<'_> {
         match self {
             ValuePath::Root => Ok(()),
             ValuePath::Field(ValuePath::Root, name) => f.write_str(shown(name)),
-            ValuePath::Field(parent, name) | ValuePath::Entry(parent, name) => write!(f, "{parent}.{}", shown(name)),
+            ValuePath::Field(parent, name) | ValuePath::Entry(parent, name) => {
+                write!(f, "{parent}.{}", shown(name))
+            }
             ValuePath::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
@@ -209,7 +211,12 @@ impl<'a> Verdict<'a> {
         });
     }
 
-    pub(super) fn invalid(&mut self, path: &ValuePath<'_>, value: impl Into<Value>, words: fmt::Arguments<'_>) {
+    pub(super) fn invalid(
+        &mut self,
+        path: &ValuePath<'_>,
+        value: impl Into<Value>,
+        words: fmt::Arguments<'_>,
+    ) {
         self.wrong(path, FieldErrorKind::Invalid, value, format_args!("{path} in body {words}"));
     }
 

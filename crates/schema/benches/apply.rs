@@ -4,7 +4,9 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use schema::Schema;
-use schema::apply::{Applied, FieldManagement, Managers, Reset, Unconverted, Versions, managed_fields};
+use schema::apply::{
+    ApplyResult, FieldManagement, Managers, Reset, ServedVersions, Unconverted, managed_fields,
+};
 use value::{Value, yaml};
 
 const POD: &str = "
@@ -56,7 +58,7 @@ const OTHERS: [(&str, &str); 4] = [
 
 struct Alone;
 
-impl Versions for Alone {
+impl ServedVersions for Alone {
     fn schema(&self, _: &str) -> Option<&Schema> {
         None
     }
@@ -101,7 +103,7 @@ fn benches(c: &mut Criterion) {
     let mut live = empty.clone();
     for (manager, text) in std::iter::once(("app", POD)).chain(OTHERS) {
         let object = match management.apply(&live, &empty, &config(text), manager, false) {
-            Ok(Applied { object }) => object,
+            Ok(ApplyResult { object }) => object,
             Err(refusal) => {
                 eprintln!("{manager} is refused: {}", refusal.into_status().message());
                 std::process::exit(1);

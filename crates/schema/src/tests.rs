@@ -1,6 +1,8 @@
 use std::fmt::Write;
 
-use super::{Format, Kind, Link, ListType, MapType, Omit, Schema, SchemaOr, all, named, of, text, types};
+use super::{
+    Link, ListType, MapType, Omit, Schema, SchemaOr, StringEncoding, ValueType, all, named, of, text, types,
+};
 
 /// Reconstructs the table line of a schema: the inverse of `text::schema`.
 fn line(schema: &Schema) -> String {
@@ -33,7 +35,7 @@ fn line(schema: &Schema) -> String {
             (false, Omit::Zero) => "0",
             (false, Omit::Empty) => "",
         });
-        if let Kind::List(list) = &property.schema.get().kind {
+        if let ValueType::List(list) = &property.schema.get().kind {
             match &list.list_type {
                 None => {}
                 Some(ListType::Atomic) => word.push_str("=atomic"),
@@ -81,26 +83,26 @@ fn shape(link: &Link, package: &str) -> String {
 
 fn own_shape(schema: &Schema, package: &str) -> String {
     match &schema.kind {
-        Kind::List(list) => format!("[]{}", shape(&list.items, package)),
-        Kind::Map(map) => {
+        ValueType::List(list) => format!("[]{}", shape(&list.items, package)),
+        ValueType::Map(map) => {
             let key = map.key.as_ref().map(|key| relative(key, package)).unwrap_or_default();
             format!("{{{key}}}{}", shape(&map.values, package))
         }
-        Kind::String(Format::Plain) => "str".to_owned(),
-        Kind::String(Format::Bytes) => "bytes".to_owned(),
-        Kind::String(Format::Time) => "time".to_owned(),
-        Kind::String(Format::MicroTime) => "micro-time".to_owned(),
-        Kind::String(Format::IntOrString) => "int-or-string".to_owned(),
-        Kind::String(Format::Quantity) => "quantity".to_owned(),
-        Kind::Int32 => "i32".to_owned(),
-        Kind::Int64 => "i64".to_owned(),
-        Kind::Float => "f64".to_owned(),
-        Kind::Bool => "bool".to_owned(),
-        Kind::Any => "raw".to_owned(),
-        Kind::SchemaOr(SchemaOr::Array) => "schema-or-array".to_owned(),
-        Kind::SchemaOr(SchemaOr::Bool) => "schema-or-bool".to_owned(),
-        Kind::SchemaOr(SchemaOr::Strings) => "schema-or-strings".to_owned(),
-        Kind::Object(_) => panic!("a struct without a name"),
+        ValueType::String(StringEncoding::Plain) => "str".to_owned(),
+        ValueType::String(StringEncoding::Bytes) => "bytes".to_owned(),
+        ValueType::String(StringEncoding::Time) => "time".to_owned(),
+        ValueType::String(StringEncoding::MicroTime) => "micro-time".to_owned(),
+        ValueType::String(StringEncoding::IntOrString) => "int-or-string".to_owned(),
+        ValueType::String(StringEncoding::Quantity) => "quantity".to_owned(),
+        ValueType::Int32 => "i32".to_owned(),
+        ValueType::Int64 => "i64".to_owned(),
+        ValueType::Float => "f64".to_owned(),
+        ValueType::Bool => "bool".to_owned(),
+        ValueType::Any => "raw".to_owned(),
+        ValueType::SchemaOr(SchemaOr::Array) => "schema-or-array".to_owned(),
+        ValueType::SchemaOr(SchemaOr::Bool) => "schema-or-bool".to_owned(),
+        ValueType::SchemaOr(SchemaOr::Strings) => "schema-or-strings".to_owned(),
+        ValueType::Object(_) => panic!("a struct without a name"),
     }
 }
 
@@ -169,7 +171,7 @@ fn well_known_fields_have_the_expected_properties() {
     assert_eq!(container.object().unwrap().property("resources").unwrap().omit, Omit::Never);
     assert_eq!(container.field("resources").unwrap().field("limits").unwrap().go_type(), "v1.ResourceList");
     let ports = container.field("ports").unwrap();
-    let Kind::List(list) = &ports.kind else { panic!("not a list") };
+    let ValueType::List(list) = &ports.kind else { panic!("not a list") };
     assert_eq!(list.list_type, Some(ListType::Map(["containerPort".into(), "protocol".into()].into())));
     let metadata = named("meta.v1.ObjectMeta").unwrap().object().unwrap();
     assert_eq!(metadata.property("creationTimestamp").unwrap().omit, Omit::Zero);

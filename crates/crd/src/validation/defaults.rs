@@ -88,7 +88,12 @@ impl Walk<'_> {
             }
         } else {
             if self.strict.pruned_defaults && without_unknown(default, &node) != *default {
-                bad_default(&default_at, default, "must not have unknown fields".to_owned(), &mut self.errors);
+                bad_default(
+                    &default_at,
+                    default,
+                    "must not have unknown fields".to_owned(),
+                    &mut self.errors,
+                );
             }
             let found = crate::metadata_errors(default, &node, &default_at);
             if !found.is_empty() {

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use value::{Map, Str, Value, json};
 
-use schema::{Format, Kind, Link, ListType, MapType, Object, Patch, Property, Schema, openapi_name};
+use schema::{
+    Link, ListType, MapType, Object, Patch, Property, Schema, StringEncoding, ValueType, openapi_name,
+};
 
 /// The OpenAPI version to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +60,8 @@ fn mentions(link: &Link, wanted: &mut Vec<String>) {
         return;
     }
     match &schema.kind {
-        Kind::List(list) => mentions(&list.items, wanted),
-        Kind::Map(map) => mentions(&map.values, wanted),
+        ValueType::List(list) => mentions(&list.items, wanted),
+        ValueType::Map(map) => mentions(&map.values, wanted),
         _ => {}
     }
 }
@@ -68,8 +70,8 @@ fn mentions(link: &Link, wanted: &mut Vec<String>) {
 fn has_definition(schema: &Schema) -> bool {
     !schema.name.is_empty()
         && match &schema.kind {
-            Kind::Object(_) | Kind::Any | Kind::SchemaOr(_) => true,
-            Kind::String(format) => !matches!(format, Format::Plain | Format::Bytes),
+            ValueType::Object(_) | ValueType::Any | ValueType::SchemaOr(_) => true,
+            ValueType::String(format) => !matches!(format, StringEncoding::Plain | StringEncoding::Bytes),
             _ => false,
         }
 }
@@ -77,17 +79,21 @@ fn has_definition(schema: &Schema) -> bool {
 fn definition(schema: &Schema, everywhere: &[(&str, &str)], dialect: Dialect) -> Value {
     let typed = |kind: &str| Map::from_iter([("type".into(), kind.into())]);
     let mut map = match &schema.kind {
-        Kind::Object(object) => return object_definition(schema, object, everywhere, dialect),
-        Kind::Any if schema.struct_name() == "JSON" => Map::new(),
-        Kind::SchemaOr(_) => Map::new(),
-        Kind::Any => typed("object"),
-        Kind::String(Format::Quantity) if dialect == Dialect::V3 => one_of(["string", "number"]),
-        Kind::String(Format::IntOrString) if dialect == Dialect::V3 => one_of(["integer", "string"]),
+        ValueType::Object(object) => return object_definition(schema, object, everywhere, dialect),
+        ValueType::Any if schema.struct_name() == "JSON" => Map::new(),
+        ValueType::SchemaOr(_) => Map::new(),
+        ValueType::Any => typed("object"),
+        ValueType::String(StringEncoding::Quantity) if dialect == Dialect::V3 => one_of(["string", "number"]),
+        ValueType::String(StringEncoding::IntOrString) if dialect == Dialect::V3 => {
+            one_of(["integer", "string"])
+        }
         _ => typed("string"),
     };
     match schema.kind {
-        Kind::String(Format::IntOrString) => map.insert("format", "int-or-string"),
-        Kind::String(Format::Time | Format::MicroTime) => map.insert("format", "date-time"),
+        ValueType::String(StringEncoding::IntOrString) => map.insert("format", "int-or-string"),
+        ValueType::String(StringEncoding::Time | StringEncoding::MicroTime) => {
+            map.insert("format", "date-time")
+        }
         _ => None,
     };
     Value::Map(map)
@@ -154,7 +160,7 @@ fn property(property: &Property, dialect: Dialect) -> Value {
     }
     match property.map_type {
         // Bytes are a list in Go, so this is a list type.
-        Some(MapType::Atomic) if matches!(schema.kind, Kind::String(_)) => {
+        Some(MapType::Atomic) if matches!(schema.kind, ValueType::String(_)) => {
             map.insert("x-kubernetes-list-type", "atomic")
         }
         Some(MapType::Atomic) => map.insert("x-kubernetes-map-type", "atomic"),
@@ -193,18 +199,18 @@ fn inline(schema: &Schema, dialect: Dialect) -> Value {
         }
     };
     match &schema.kind {
-        Kind::String(Format::Bytes) => typed("string", Some("byte")),
-        Kind::String(_) => typed("string", None),
-        Kind::Int32 => typed("integer", Some("int32")),
-        Kind::Int64 => typed("integer", Some("int64")),
-        Kind::Float => typed("number", Some("double")),
-        Kind::Bool => typed("boolean", None),
-        Kind::Object(_) | Kind::Any | Kind::SchemaOr(_) => typed("object", None),
-        Kind::Map(map_of) => {
+        ValueType::String(StringEncoding::Bytes) => typed("string", Some("byte")),
+        ValueType::String(_) => typed("string", None),
+        ValueType::Int32 => typed("integer", Some("int32")),
+        ValueType::Int64 => typed("integer", Some("int64")),
+        ValueType::Float => typed("number", Some("double")),
+        ValueType::Bool => typed("boolean", None),
+        ValueType::Object(_) | ValueType::Any | ValueType::SchemaOr(_) => typed("object", None),
+        ValueType::Map(map_of) => {
             typed("object", None);
             map.insert("additionalProperties", inline(map_of.values.get(), dialect));
         }
-        Kind::List(list) => {
+        ValueType::List(list) => {
             typed("array", None);
             map.insert("items", inline(list.items.get(), dialect));
             match &list.list_type {

@@ -6,14 +6,14 @@ use std::fmt;
 use value::{Value, go};
 
 use super::element::Element;
-use super::shape::{Shape, Typed};
-use crate::{Format, Kind, Schema};
+use super::shape::{OwnershipShape, Typed};
+use crate::{Schema, StringEncoding, ValueType};
 
 /// The validation errors, as pairs of path and message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Misfits(Vec<(String, String)>);
+pub struct ConfigErrors(Vec<(String, String)>);
 
-impl fmt::Display for Misfits {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let one = |f: &mut fmt::Formatter<'_>, path: &str, what: &str| match path {
             "" => f.write_str(what),
@@ -31,7 +31,7 @@ impl fmt::Display for Misfits {
     }
 }
 
-impl std::error::Error for Misfits {}
+impl std::error::Error for ConfigErrors {}
 
 /// Limits on the reported errors: their number, and the total bytes after which reporting stops. Paths are not shortened, and a long
 /// name may occur in all of them.
@@ -40,20 +40,20 @@ const LONG: usize = 4 << 20;
 
 /// Checks types, undeclared fields, and missing or duplicate keys of keyed lists and sets. `may_repeat` allows duplicate items, which
 /// stored objects may have but configurations may not.
-pub fn check(value: &Value, schema: &Schema, may_repeat: bool) -> Result<(), Misfits> {
-    let mut walk = Walk { path: Vec::new(), may_repeat, found: Misfits::default(), room: LONG };
+pub fn check(value: &Value, schema: &Schema, may_repeat: bool) -> Result<(), ConfigErrors> {
+    let mut walk = ConfigCheck { path: Vec::new(), may_repeat, found: ConfigErrors::default(), room: LONG };
     walk.value(value, Typed::root(schema));
     if walk.found.0.is_empty() { Ok(()) } else { Err(walk.found) }
 }
 
-struct Walk {
+struct ConfigCheck {
     path: Vec<Element>,
     may_repeat: bool,
-    found: Misfits,
+    found: ConfigErrors,
     room: usize,
 }
 
-impl Walk {
+impl ConfigCheck {
     fn say(&mut self, what: String) {
         if self.found.0.len() < MANY && self.room > 0 {
             let path = path_text(&self.path);
@@ -67,7 +67,7 @@ impl Walk {
             return;
         }
         match (&typed.schema().kind, value) {
-            (Kind::Object(_) | Kind::Map(_), Value::Map(map)) => {
+            (ValueType::Object(_) | ValueType::Map(_), Value::Map(map)) => {
                 for (key, value) in map.iter() {
                     self.path.push(Element::Field(key.clone()));
                     let Some((child, _)) = typed.field(key) else {
@@ -79,17 +79,19 @@ impl Walk {
                     self.path.pop();
                 }
             }
-            (Kind::Object(_) | Kind::Map(_), other) => {
+            (ValueType::Object(_) | ValueType::Map(_), other) => {
                 self.say(format!("expected map, got {}", shown(other)));
             }
-            (Kind::List(list), Value::List(items)) => self.list(items, typed, Typed::root(list.items.get())),
-            (Kind::List(_), other) => self.say(format!("expected list, got {}", shown(other))),
+            (ValueType::List(list), Value::List(items)) => {
+                self.list(items, typed, Typed::root(list.items.get()))
+            }
+            (ValueType::List(_), other) => self.say(format!("expected list, got {}", shown(other))),
             (_, scalar) => self.scalar(scalar, typed.schema()),
         }
     }
 
     fn list(&mut self, items: &[Value], typed: Typed<'_>, child: Typed<'_>) {
-        let Shape::Items(associative) = typed.shape(None) else {
+        let OwnershipShape::Items(associative) = typed.shape(None) else {
             for (at, item) in (0_i64..).zip(items) {
                 self.path.push(Element::Index(at));
                 self.value(item, child);
@@ -115,20 +117,20 @@ impl Walk {
     fn scalar(&mut self, value: &Value, schema: &Schema) {
         let is_number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
         match &schema.kind {
-            Kind::Int32 | Kind::Int64 | Kind::Float if !is_number => {
+            ValueType::Int32 | ValueType::Int64 | ValueType::Float if !is_number => {
                 self.say(format!("expected numeric (int or float), got {}", go::type_name(value)));
             }
-            Kind::String(Format::Plain | Format::Bytes) if value.as_str().is_none() => {
+            ValueType::String(StringEncoding::Plain | StringEncoding::Bytes) if value.as_str().is_none() => {
                 self.say(format!(
                     "expected string, got &value.valueUnstructured{{Value:{}}}",
                     go::syntax(&as_read(value), "string", LONG)
                 ));
             }
-            Kind::Bool if value.as_bool().is_none() => {
+            ValueType::Bool if value.as_bool().is_none() => {
                 self.say(format!("expected boolean, got {}", shown(value)));
             }
             // Quantities, times and similar types accept any scalar.
-            Kind::String(_) if matches!(value, Value::List(_) | Value::Map(_)) => {
+            ValueType::String(_) if matches!(value, Value::List(_) | Value::Map(_)) => {
                 self.say(format!("expected any scalar, got {}", shown(value)));
             }
             _ => {}
@@ -167,7 +169,9 @@ pub fn atomics(value: &Value, schema: &Schema) -> Vec<String> {
 
 fn find_atomics(value: &Value, typed: Typed<'_>, path: &mut Vec<Element>, found: &mut Vec<String>) {
     match value {
-        Value::Map(map) if !matches!(typed.shape(Some(value)), Shape::Scalar | Shape::Items(_)) => {
+        Value::Map(map)
+            if !matches!(typed.shape(Some(value)), OwnershipShape::Scalar | OwnershipShape::Items(_)) =>
+        {
             if typed.is_atomic_map() {
                 found.push(path_text(path));
             }
@@ -180,7 +184,7 @@ fn find_atomics(value: &Value, typed: Typed<'_>, path: &mut Vec<Element>, found:
             }
         }
         Value::List(items) => {
-            if matches!(typed.shape(Some(value)), Shape::Atomic) {
+            if matches!(typed.shape(Some(value)), OwnershipShape::Atomic) {
                 found.push(path_text(path));
             }
             let Some(child) = typed.items() else { return };

@@ -4,7 +4,7 @@ use value::{Map, Value};
 
 use super::element::Element;
 use super::set::FieldSet;
-use super::shape::{AssociativeList, Shape, Typed};
+use super::shape::{AssociativeList, OwnershipShape, Typed};
 use crate::Schema;
 
 /// Every field and item in `value`, which an applier of it owns.
@@ -15,12 +15,12 @@ pub fn fields(value: &Value, schema: &Schema) -> FieldSet {
 /// Whether the value's own path is in the set, and the set of the fields below it.
 fn walk(value: &Value, typed: Typed<'_>) -> (bool, FieldSet) {
     match typed.shape(Some(value)) {
-        Shape::Scalar | Shape::Atomic => (true, FieldSet::EMPTY),
-        Shape::Fields(typed) => match value {
+        OwnershipShape::Scalar | OwnershipShape::Atomic => (true, FieldSet::EMPTY),
+        OwnershipShape::Fields(typed) => match value {
             Value::Map(map) => (false, of_map(map, typed)),
             _ => (false, FieldSet::EMPTY),
         },
-        Shape::Items(associative) => match value {
+        OwnershipShape::Items(associative) => match value {
             Value::List(items) => (false, of_list(items, associative)),
             _ => (false, FieldSet::EMPTY),
         },
@@ -66,9 +66,9 @@ pub(super) fn remove(value: &mut Value, set: &FieldSet, typed: Typed<'_>) {
         return;
     }
     let emptied = match typed.shape(Some(value)) {
-        Shape::Scalar => return,
-        Shape::Atomic => true,
-        Shape::Fields(typed) => match value {
+        OwnershipShape::Scalar => return,
+        OwnershipShape::Atomic => true,
+        OwnershipShape::Fields(typed) => match value {
             Value::Map(map) => {
                 map.retain(|name, value| match set.get(&Element::Field(name.clone())) {
                     Some(entry) if entry.owned => false,
@@ -84,7 +84,7 @@ pub(super) fn remove(value: &mut Value, set: &FieldSet, typed: Typed<'_>) {
             }
             _ => true,
         },
-        Shape::Items(associative) => match value {
+        OwnershipShape::Items(associative) => match value {
             Value::List(items) => {
                 items.retain_mut(|item| {
                     let entry = associative.element(item).ok().and_then(|element| set.get(&element));

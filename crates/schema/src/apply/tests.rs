@@ -7,8 +7,8 @@ mod ownership;
 use value::{Value, json};
 
 use super::{
-    Applied, FieldManagement, FieldSet, Managers, Operation, Refusal, Reset, Unconverted, Versions, check,
-    fields, fields_v1, merge,
+    ApplyError, ApplyResult, FieldManagement, FieldSet, ManagedFieldsOperation, Managers, Reset,
+    ServedVersions, Unconverted, check, fields, fields_v1, merge,
 };
 use crate::{Schema, of};
 
@@ -32,7 +32,7 @@ fn kind(name: &str) -> &'static Schema {
 /// A kind with a single version.
 struct Alone;
 
-impl Versions for Alone {
+impl ServedVersions for Alone {
     fn schema(&self, _: &str) -> Option<&Schema> {
         None
     }
@@ -88,11 +88,16 @@ impl World {
         self.live = object;
     }
 
-    fn try_apply(&mut self, manager: &str, config: &str, force: bool) -> Result<(), Refusal> {
+    fn try_apply(&mut self, manager: &str, config: &str, force: bool) -> Result<(), ApplyError> {
         self.now += 1;
         let config = self.typed(config);
-        let Applied { object } =
-            management(self.kind, self.now).apply(&self.live, &Self::empty(self.kind), &config, manager, force)?;
+        let ApplyResult { object } = management(self.kind, self.now).apply(
+            &self.live,
+            &Self::empty(self.kind),
+            &config,
+            manager,
+            force,
+        )?;
         self.keep(object);
         Ok(())
     }
@@ -172,11 +177,11 @@ fn sequences_of_writes_end_as_in_kubernetes() {
                 // An object without owners does not count as one that existed before the first apply.
                 let before = if list.is_none() { &live } else { &empty };
                 match management.apply(&with, before, object, manager, step.bool_at(&["force"]).unwrap()) {
-                    Ok(Applied { mut object }) => {
+                    Ok(ApplyResult { mut object }) => {
                         list = object.remove_at(&["metadata", "managedFields"]);
                         live = object;
                     }
-                    Err(Refusal::Conflicts(conflicts)) => {
+                    Err(ApplyError::Conflicts(conflicts)) => {
                         let mut texts: Vec<String> = conflicts
                             .iter()
                             .map(|c| format!("{}/{:?}: {}", c.manager.name, c.manager.operation, c.path))

@@ -9,7 +9,7 @@ fn kind(kind: &str) -> &'static Schema {
     crate::of(group, version, kind).unwrap()
 }
 
-fn decode(of: &str, text: &str) -> (Value, super::Outcome) {
+fn decode(of: &str, text: &str) -> (Value, super::NormaliseOutcome) {
     let mut value = json::parse(text.as_bytes()).unwrap();
     let outcome = normalise(&mut value, kind(of));
     (value, outcome)
@@ -18,7 +18,7 @@ fn decode(of: &str, text: &str) -> (Value, super::Outcome) {
 /// Asserts the normalised form of a valid object.
 fn becomes(of: &str, text: &str, expected: &str) {
     let (value, outcome) = decode(of, text);
-    assert_eq!(outcome, super::Outcome::default(), "{text}");
+    assert_eq!(outcome, super::NormaliseOutcome::default(), "{text}");
     assert_eq!(write::to_string(&value), expected);
 }
 
@@ -153,7 +153,7 @@ fn a_number_of_the_wrong_type_is_quoted_as_written() {
     // The number of recorded errors is limited.
     let many = vec![r#"{"name":1}"#; 5_000].join(",");
     let (_, outcome) = decode("v1/Pod", &format!(r#"{{"spec":{{"containers":[{many}]}}}}"#));
-    assert_eq!(outcome.misfits.len(), 100);
+    assert_eq!(outcome.mismatches.len(), 100);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use value::{Map, Str, Value, go};
 
 use self::lists::{Merged, merge_lists, merge_ordered};
 use super::edited::Edited;
-use crate::{Kind, Schema};
+use crate::{Schema, ValueType};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -26,15 +26,15 @@ const MAX_WORK: usize = 1_000_000;
 /// The merge rules of a type. Errors have Kubernetes' wording.
 pub trait MergeSchema: Copy {
     /// The rule of a field whose value is an object.
-    fn object_field(self, name: &str) -> Result<Rule<Self>, String>;
-    /// The rule of a field whose value is a list; [`Rule::schema`] describes the items.
-    fn list_field(self, name: &str) -> Result<Rule<Self>, String>;
+    fn object_field(self, name: &str) -> Result<MergeRule<Self>, String>;
+    /// The rule of a field whose value is a list; [`MergeRule::schema`] describes the items.
+    fn list_field(self, name: &str) -> Result<MergeRule<Self>, String>;
     /// The Go kind of the type: `struct`, `map`, `string`.
     fn kind_word(self) -> &'static str;
 }
 
 #[derive(Clone, Debug)]
-pub struct Rule<S> {
+pub struct MergeRule<S> {
     /// The schema of the field's value or items.
     pub schema: S,
     /// Lists merge item by item.
@@ -46,11 +46,11 @@ pub struct Rule<S> {
 }
 
 impl MergeSchema for &Schema {
-    fn object_field(self, name: &str) -> Result<Rule<Self>, String> {
+    fn object_field(self, name: &str) -> Result<MergeRule<Self>, String> {
         let property = match &self.kind {
-            Kind::Object(object) => object.property(name),
+            ValueType::Object(object) => object.property(name),
             // These types are structs without fields in Go.
-            Kind::Any | Kind::SchemaOr(_) => None,
+            ValueType::Any | ValueType::SchemaOr(_) => None,
             _ => {
                 return Err(format!(
                     "merging an object in json but data type is not struct, instead is: {}",
@@ -62,7 +62,7 @@ impl MergeSchema for &Schema {
             let name = api::field::quote(name);
             format!("unable to find api field in struct {} for the json field {name}", self.struct_name())
         })?;
-        Ok(Rule {
+        Ok(MergeRule {
             schema: property.schema.get(),
             merge: property.patch.merge,
             replace: property.patch.replace,
@@ -70,12 +70,14 @@ impl MergeSchema for &Schema {
         })
     }
 
-    fn list_field(self, name: &str) -> Result<Rule<Self>, String> {
+    fn list_field(self, name: &str) -> Result<MergeRule<Self>, String> {
         let rule = self.object_field(name)?;
         match &rule.schema.kind {
-            Kind::List(list) => match list.items.get() {
-                items if matches!(items.kind, Kind::List(_)) => Err("unexpected slice of slice".to_owned()),
-                items => Ok(Rule { schema: items, ..rule }),
+            ValueType::List(list) => match list.items.get() {
+                items if matches!(items.kind, ValueType::List(_)) => {
+                    Err("unexpected slice of slice".to_owned())
+                }
+                items => Ok(MergeRule { schema: items, ..rule }),
             },
             _ => Err(format!("expected slice or array type, but got: {}", self.kind_word())),
         }
@@ -83,14 +85,14 @@ impl MergeSchema for &Schema {
 
     fn kind_word(self) -> &'static str {
         match &self.kind {
-            Kind::Object(_) | Kind::Any | Kind::SchemaOr(_) => "struct",
-            Kind::Map(_) => "map",
-            Kind::List(_) => "slice",
-            Kind::String(_) => "string",
-            Kind::Int32 => "int32",
-            Kind::Int64 => "int64",
-            Kind::Float => "float64",
-            Kind::Bool => "bool",
+            ValueType::Object(_) | ValueType::Any | ValueType::SchemaOr(_) => "struct",
+            ValueType::Map(_) => "map",
+            ValueType::List(_) => "slice",
+            ValueType::String(_) => "string",
+            ValueType::Int32 => "int32",
+            ValueType::Int64 => "int64",
+            ValueType::Float => "float64",
+            ValueType::Bool => "bool",
         }
     }
 }
@@ -159,13 +161,13 @@ impl std::fmt::Display for Error {
 }
 
 pub fn merge<S: MergeSchema>(original: Map, patch: Map, schema: S) -> Result<Map, Error> {
-    merge_maps(original, patch, schema, &mut Work(MAX_WORK))
+    merge_maps(original, patch, schema, &mut MergeBudget(MAX_WORK))
 }
 
 /// How many items may still be visited.
-struct Work(usize);
+struct MergeBudget(usize);
 
-impl Work {
+impl MergeBudget {
     fn on(&mut self, items: usize) -> Result<(), Error> {
         self.0 = self.0.checked_sub(items).ok_or(Error::TOO_MUCH_WORK)?;
         Ok(())
@@ -176,7 +178,7 @@ fn merge_maps<S: MergeSchema>(
     mut original: Map,
     mut patch: Map,
     schema: S,
-    work: &mut Work,
+    work: &mut MergeBudget,
 ) -> Result<Map, Error> {
     if let Some(directive) = patch.remove(DIRECTIVE) {
         return match directive.as_str() {
@@ -228,9 +230,9 @@ fn merge_maps<S: MergeSchema>(
 fn merge_list_field<S: MergeSchema>(
     original: Vec<Value>,
     patch: Vec<Value>,
-    rule: &Rule<S>,
+    rule: &MergeRule<S>,
     deletes: bool,
-    work: &mut Work,
+    work: &mut MergeBudget,
 ) -> Result<Merged, Error> {
     if rule.merge || deletes { merge_lists(original, patch, rule, deletes, work) } else { Ok(patch.into()) }
 }

@@ -3,9 +3,9 @@ use std::collections::BTreeSet;
 use api::gvk::GroupVersionKind;
 use value::{Value, json, write};
 
-use super::layout::{self, Layout, Shape};
+use super::layout::{self, Layout, ProtobufType};
 use super::{MAX_BYTES, read, read_as};
-use crate::decode::{Outcome, normalise};
+use crate::decode::{NormaliseOutcome, normalise};
 
 /// Protobuf bodies, each with the JSON of the object.
 fn samples() -> Vec<(Vec<u8>, Value)> {
@@ -75,8 +75,8 @@ fn protobuf_objects_decode_to_the_same_tree_as_their_json() {
         let gvk = api::meta::gvk(&expected);
         let schema = crate::of(&gvk.group, &gvk.version, &gvk.kind).unwrap();
         let mut found = read(&bytes).unwrap();
-        assert_eq!(normalise(&mut found, schema), Outcome::default(), "{gvk}");
-        assert_eq!(normalise(&mut expected, schema), Outcome::default(), "{gvk}");
+        assert_eq!(normalise(&mut found, schema), NormaliseOutcome::default(), "{gvk}");
+        assert_eq!(normalise(&mut expected, schema), NormaliseOutcome::default(), "{gvk}");
         assert_eq!(write::to_string(&found), write::to_string(&expected));
         assert_eq!(found, expected, "{gvk}: numbers are of the same kind");
     }
@@ -110,7 +110,7 @@ fn every_field_of_every_type_has_a_number() {
 fn collect<'a>(layout: &'a Layout, names: &mut BTreeSet<&'a str>) {
     for field in layout.fields() {
         match &field.shape {
-            Shape::Embedded(layout) => collect(layout, names),
+            ProtobufType::Embedded(layout) => collect(layout, names),
             _ => assert!(names.insert(&field.name), "{} twice in {}", field.name, layout.message),
         }
     }

@@ -2,11 +2,12 @@
 
 use value::{Map, Str, Value};
 
-use super::super::managed::Managed;
+use super::super::managed::ManagedFieldsEntry;
 use super::{
-    FieldManagement, FieldSet, Managers, Operation, World, check, management, fields, fields_v1, kind, merge,
+    FieldManagement, FieldSet, ManagedFieldsOperation, Managers, World, check, fields, fields_v1, kind,
+    management, merge,
 };
-use crate::{Format, Kind, Link, ListOf, MapOf, Schema};
+use crate::{Link, ListOf, MapOf, Schema, StringEncoding, ValueType};
 
 const MANY: usize = 60_000;
 
@@ -103,8 +104,8 @@ fn many_managers_are_decoded_merged_and_compared() {
     let mut managers = Managers::decode(&list).unwrap();
     assert_eq!(managers.iter().count(), MANAGERS);
     managers.cap_updaters(10);
-    let updaters: Vec<&Managed> =
-        managers.iter().filter(|entry| entry.manager.operation == Operation::Update).collect();
+    let updaters: Vec<&ManagedFieldsEntry> =
+        managers.iter().filter(|entry| entry.manager.operation == ManagedFieldsOperation::Update).collect();
     assert_eq!(updaters.len(), 10);
     let joint = updaters.iter().find(|entry| entry.manager.name == "ancient-changes").unwrap();
     assert_eq!(joint.fields.len(), MANAGERS / 2 - 9);
@@ -130,10 +131,10 @@ fn sets_of_sets_are_the_union() {
 
 #[test]
 fn errors_with_long_paths_are_limited_in_size() {
-    let of = |kind: Kind| Link::Shared(Schema { kind, ..Schema::default() }.into());
-    let text = of(Kind::String(Format::Plain));
-    let list = of(Kind::List(ListOf { items: text, list_type: None }));
-    let map = |values| Kind::Map(MapOf { values, key: None, atomic: false });
+    let of = |kind: ValueType| Link::Shared(Schema { kind, ..Schema::default() }.into());
+    let text = of(ValueType::String(StringEncoding::Plain));
+    let list = of(ValueType::List(ListOf { items: text, list_type: None }));
+    let map = |values| ValueType::Map(MapOf { values, key: None, atomic: false });
     let schema = Schema { kind: map(of(map(list))), ..Schema::default() };
     let name = "n".repeat(1 << 20);
     let lists = Value::map((0..50).map(|i| (format!("k{i}"), Value::list([1]))));

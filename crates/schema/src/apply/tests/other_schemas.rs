@@ -2,9 +2,9 @@
 
 use value::Value;
 
-use super::super::{FieldManagement, Refusal, Unconverted, Versions, check, fields};
+use super::super::{ApplyError, FieldManagement, ServedVersions, Unconverted, check, fields};
 use super::{Alone, NOTHING, parse, show};
-use crate::{Kind, Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema};
+use crate::{Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema, ValueType};
 
 /// A kind whose field `a` in `v1` is called `b` in `v2`.
 struct Renamed;
@@ -22,7 +22,7 @@ fn renamed(field: &'static str) -> Schema {
 }
 
 fn text() -> &'static Schema {
-    Box::leak(Box::new(Schema { kind: Kind::String(crate::Format::Plain), ..Schema::default() }))
+    Box::leak(Box::new(Schema { kind: ValueType::String(crate::StringEncoding::Plain), ..Schema::default() }))
 }
 
 fn custom(fields: Vec<(&'static str, Link)>, open: bool) -> Schema {
@@ -41,17 +41,21 @@ fn custom(fields: Vec<(&'static str, Link)>, open: bool) -> Schema {
     properties.sort_by(|a, b| a.name.cmp(&b.name));
     let rest = open.then(|| Link::Shared(std::sync::Arc::new(Schema::ANY)));
     Schema {
-        kind: Kind::Object(Object { properties: properties.into(), rest, ..Object::default() }),
+        kind: ValueType::Object(Object { properties: properties.into(), rest, ..Object::default() }),
         ..Schema::default()
     }
 }
 
 /// Field management of the object itself in one version.
-fn management<'a>(api_version: &'a str, schema: &'a Schema, versions: &'a dyn Versions) -> FieldManagement<'a> {
+fn management<'a>(
+    api_version: &'a str,
+    schema: &'a Schema,
+    versions: &'a dyn ServedVersions,
+) -> FieldManagement<'a> {
     FieldManagement { api_version, schema, subresource: "", reset: &NOTHING, versions, now: 1 }
 }
 
-impl Versions for Renamed {
+impl ServedVersions for Renamed {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
         (api_version == "v1").then(|| &*Box::leak(Box::new(renamed("a"))))
     }
@@ -97,7 +101,7 @@ fn managers_are_compared_in_their_version_and_dropped_with_it() {
 /// A kind that has `a` in `v1` and `b` in `v2`, and whose conversion changes only `apiVersion`.
 struct NothingConverts;
 
-impl Versions for NothingConverts {
+impl ServedVersions for NothingConverts {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
         Renamed.schema(api_version)
     }
@@ -129,7 +133,7 @@ fn a_failed_conversion_rejects_applies_and_keeps_owners_in_updates() {
         (live("v1", ""), "failed to convert new object: .b: field not declared in schema"),
     ] {
         let refusal = management.apply(&live, &empty, &config, "two", true).unwrap_err();
-        assert_eq!(refusal, Refusal::Failed(why.to_owned()));
+        assert_eq!(refusal, ApplyError::Failed(why.to_owned()));
         let mut new = live.clone();
         new.set_at(&["b"], "changed");
         assert_eq!(management.track(&live, &new, "web").as_ref(), live.at(&["metadata", "managedFields"]));
@@ -140,11 +144,13 @@ fn a_failed_conversion_rejects_applies_and_keeps_owners_in_updates() {
 fn custom_schemas_may_preserve_unknown_fields_and_have_atomic_maps() {
     let strings = || Link::Node(text());
     let items = Schema {
-        kind: Kind::List(ListOf { items: strings(), list_type: Some(ListType::Set) }),
+        kind: ValueType::List(ListOf { items: strings(), list_type: Some(ListType::Set) }),
         ..Schema::default()
     };
-    let whole =
-        Schema { kind: Kind::Map(MapOf { values: strings(), key: None, atomic: true }), ..Schema::default() };
+    let whole = Schema {
+        kind: ValueType::Map(MapOf { values: strings(), key: None, atomic: true }),
+        ..Schema::default()
+    };
     let schema =
         custom(vec![("set", Link::Shared(items.into())), ("whole", Link::Shared(whole.into()))], true);
     let value = parse("{set: [a], whole: {k: v}, free: {x: {q: 1}, list: [1, {z: 2}]}}");
@@ -163,7 +169,7 @@ fn owned_fields_are_merged_when_their_parent_becomes_atomic() {
                 "m",
                 Link::Shared(
                     Schema {
-                        kind: Kind::Map(MapOf { values: Link::Node(text()), key: None, atomic: false }),
+                        kind: ValueType::Map(MapOf { values: Link::Node(text()), key: None, atomic: false }),
                         ..Schema::default()
                     }
                     .into(),
@@ -172,7 +178,7 @@ fn owned_fields_are_merged_when_their_parent_becomes_atomic() {
         ],
         false,
     );
-    let Kind::Object(object) = &mut schema.kind else { panic!() };
+    let ValueType::Object(object) = &mut schema.kind else { panic!() };
     object.properties[2].map_type = Some(MapType::Atomic);
     let management = management("v1", &schema, &Alone);
     let live = parse(

@@ -3,8 +3,8 @@
 use value::Value;
 
 use super::super::{
-    Element, FieldManagement, Manager, Managers, Operation, Refusal, Replicas, Reset, same_but_for_times,
-    to_scale, to_workload,
+    ApplyError, Element, FieldManagement, ManagedFieldsOperation, Manager, Managers, Replicas, Reset,
+    same_but_for_times, to_scale, to_workload,
 };
 use super::{World, management, parse, show};
 
@@ -151,9 +151,9 @@ fn configurations_of_another_kind_or_with_managed_fields_are_refused() {
     let refuse = |config: &Value| {
         management.apply(&world.live, &World::empty("ConfigMap"), config, "one", false).unwrap_err()
     };
-    assert_eq!(refuse(&config), Refusal::BadRequest("invalid object type: /v1, Kind=Secret".to_owned()));
+    assert_eq!(refuse(&config), ApplyError::BadRequest("invalid object type: /v1, Kind=Secret".to_owned()));
     let config = parse("{apiVersion: v1, kind: ConfigMap, metadata: {managedFields: []}}");
-    assert_eq!(refuse(&config), Refusal::BadRequest("metadata.managedFields must be nil".to_owned()));
+    assert_eq!(refuse(&config), ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
     let config = parse("{apiVersion: v1, kind: ConfigMap, metadata: {name: o, namespace: s}, x: w}");
     assert_eq!(
         refuse(&config).into_status().message(),
@@ -271,11 +271,11 @@ fn scale_maps_ownership_of_replicas_to_the_workload_and_back() {
     scale = Managers::default();
     let manager = Manager {
         name: "scaler".into(),
-        operation: Operation::Update,
+        operation: ManagedFieldsOperation::Update,
         subresource: "scale".into(),
         ..one.manager
     };
-    scale.put(super::super::Managed { manager, time: Some(5), fields: one.fields });
+    scale.put(super::super::ManagedFieldsEntry { manager, time: Some(5), fields: one.fields });
     let after = to_workload(&workload, &scale, "apps/v1", &Apps).encode().unwrap();
     let shown: Vec<String> = after
         .as_list()

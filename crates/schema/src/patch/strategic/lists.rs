@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use value::{Map, Str, Value, go, write};
 
 use super::{
-    DIRECTIVE, Error, MergeSchema, Rule, SET_ELEMENT_ORDER, Work, directive_field, merge_list_field,
-    merge_maps, without_directives,
+    DIRECTIVE, Error, MergeBudget, MergeRule, MergeSchema, SET_ELEMENT_ORDER, directive_field,
+    merge_list_field, merge_maps, without_directives,
 };
 
 /// Merges the lists that have `$setElementOrder` directives and removes both from the patch.
@@ -14,7 +14,7 @@ pub(super) fn merge_ordered<S: MergeSchema>(
     original: &mut Map,
     patch: &mut Map,
     schema: S,
-    work: &mut Work,
+    work: &mut MergeBudget,
 ) -> Result<(), Error> {
     let directives: Vec<Str> = patch.keys().filter(|k| k.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
     for directive in directives {
@@ -65,9 +65,9 @@ impl From<Vec<Value>> for Merged {
 pub(super) fn merge_lists<S: MergeSchema>(
     original: Vec<Value>,
     patch: Vec<Value>,
-    rule: &Rule<S>,
+    rule: &MergeRule<S>,
     deletes: bool,
-    work: &mut Work,
+    work: &mut MergeBudget,
 ) -> Result<Merged, Error> {
     work.on(original.len() + patch.len())?;
     if original.is_empty() && patch.is_empty() {
