@@ -15,14 +15,14 @@ use super::node::SchemaNode;
 /// everything below it.
 pub(super) fn resource(node: &SchemaNode, open: bool) -> Schema {
     let mut schema = of(node, open);
-    if let ValueType::Map(map) = &mut schema.kind {
+    if let ValueType::Map(map) = &mut schema.value_type {
         // The standard fields of a resource make it an object instead of a free-form map.
         let keeps = open || node.preserve || node.additional.as_ref().is_some_and(|more| more.allows);
         let rest = keeps.then(|| std::mem::replace(&mut map.values, any()));
-        schema.kind = ValueType::Object(Object { atomic: map.atomic, rest, ..Object::default() });
+        schema.value_type = ValueType::Object(Object { atomic: map.atomic, rest, ..Object::default() });
     }
     let metadata = schema::named("meta.v1.ObjectMeta").map_or_else(any, Link::Node);
-    if let ValueType::Object(object) = &mut schema.kind {
+    if let ValueType::Object(object) = &mut schema.value_type {
         let mut properties: Vec<Property> = std::mem::take(&mut object.properties).into_vec();
         properties.retain(|property| !matches!(property.name.as_str(), "apiVersion" | "kind" | "metadata"));
         properties.push(property("apiVersion".into(), text(), None));
@@ -39,7 +39,10 @@ fn any() -> Link {
 }
 
 fn text() -> Link {
-    Link::Shared(Arc::new(Schema { kind: ValueType::String(StringEncoding::Plain), ..Schema::default() }))
+    Link::Shared(Arc::new(Schema {
+        value_type: ValueType::String(StringEncoding::Plain),
+        ..Schema::default()
+    }))
 }
 
 fn property(name: Str, schema: Link, map_type: Option<MapType>) -> Property {
@@ -71,7 +74,7 @@ fn map_type(node: &SchemaNode) -> Option<MapType> {
 fn of(node: &SchemaNode, open: bool) -> Schema {
     let open = open || node.preserve;
     let atomic = node.map_type.as_deref() == Some("atomic");
-    let kind = match node.kind.as_str() {
+    let value_type = match node.kind.as_str() {
         _ if node.int_or_string => ValueType::Any,
         "object" if node.properties.is_empty() && !node.embedded => {
             let values = node.values().map_or_else(any, |values| link(values, open));
@@ -111,5 +114,5 @@ fn of(node: &SchemaNode, open: bool) -> Schema {
         Some(checks) => checks.format.clone(),
         None => Str::default(),
     };
-    Schema { kind, format, ..Schema::default() }
+    Schema { value_type, format, ..Schema::default() }
 }

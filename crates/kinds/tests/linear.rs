@@ -67,7 +67,7 @@ fn cases() -> Vec<Case> {
     let mut visited = BTreeSet::new();
     while let Some((row, version, schema, path)) = queue.pop_front() {
         let with = |step: Step| path.iter().cloned().chain([step]).collect::<Vec<_>>();
-        match &schema.kind {
+        match &schema.value_type {
             ValueType::Object(object) => {
                 if !visited.insert(schema.name.as_str()) {
                     continue;
@@ -75,7 +75,7 @@ fn cases() -> Vec<Case> {
                 for property in &object.properties {
                     let below = with(Step::Field(property.name.as_str()));
                     let link: &'static Schema = property.schema.get();
-                    if matches!(link.kind, ValueType::List(_)) {
+                    if matches!(link.value_type, ValueType::List(_)) {
                         let name = format!("{}.{}", schema.name, property.name);
                         if found.insert(name.clone()) {
                             cases.push(Case { name, row, version, paths: vec![below.clone()] });
@@ -144,7 +144,7 @@ fn pairs() -> Vec<Case> {
 fn sample(name: &str, schema: &Schema, i: usize, deep: bool) -> Value {
     let number = i64::try_from(i).unwrap() + 1;
     let lower = name.to_ascii_lowercase();
-    match &schema.kind {
+    match &schema.value_type {
         ValueType::String(format) => match format {
             StringEncoding::Plain if !schema.values.is_empty() => {
                 let chosen =
@@ -180,7 +180,7 @@ fn sample(name: &str, schema: &Schema, i: usize, deep: bool) -> Value {
         ValueType::List(list) if deep => Value::list([sample(name, list.items.get(), i, false)]),
         ValueType::List(_) => Value::List(Vec::new()),
         ValueType::Object(object) => {
-            let wanted = |property: &&schema::Property| match property.schema.get().kind {
+            let wanted = |property: &&schema::Property| match property.schema.get().value_type {
                 ValueType::Object(_) => deep && (property.required || property.name == "metadata"),
                 ValueType::List(_) | ValueType::Map(_) | ValueType::Any | ValueType::SchemaOr(_) => false,
                 ValueType::Bool | ValueType::Float => property.required,
@@ -197,12 +197,12 @@ fn sample(name: &str, schema: &Schema, i: usize, deep: bool) -> Value {
 
 /// Inserts a list of `length` items at a path below a value.
 fn grow(value: &mut Value, schema: &Schema, path: &[Step], length: usize) {
-    match (&schema.kind, path) {
+    match (&schema.value_type, path) {
         (ValueType::Object(object), [Step::Field(name), rest @ ..]) => {
             let property = object.property(name).unwrap();
             let slot = value.make_map().entry_or_insert_with(name, || Value::Null);
             let schema = property.schema.get();
-            if let (ValueType::List(list), []) = (&schema.kind, rest) {
+            if let (ValueType::List(list), []) = (&schema.value_type, rest) {
                 let items = list.items.get();
                 *slot = Value::List((0..length).map(|i| sample(name, items, i, true)).collect());
             } else {
@@ -419,12 +419,12 @@ fn every_list_field_of_every_type_is_a_case() {
     let covered: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     let mut missing = Vec::new();
     for name in schema::all() {
-        let ValueType::Object(object) = &schema::named(name).unwrap().kind else { continue };
+        let ValueType::Object(object) = &schema::named(name).unwrap().value_type else { continue };
         for property in &object.properties {
             let field = format!("{name}.{}", property.name);
             // Skips the items of list responses.
             let is_list_kind = name.ends_with("List") && property.name == "items";
-            if matches!(property.schema.get().kind, ValueType::List(_))
+            if matches!(property.schema.get().value_type, ValueType::List(_))
                 && !is_list_kind
                 && !covered.contains(field.as_str())
             {

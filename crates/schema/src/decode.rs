@@ -107,7 +107,7 @@ fn walk(value: &mut Value, schema: &Schema, words: ErrorWording) -> NormaliseOut
 /// The paths of empty lists in fields that are always written. [`normalise`] drops them as if they were absent, but for field ownership
 /// the difference matters.
 pub fn empty_lists(object: &Value, schema: &Schema) -> Vec<Vec<Str>> {
-    let (Some(map), ValueType::Object(of)) = (object.as_map(), &schema.kind) else { return Vec::new() };
+    let (Some(map), ValueType::Object(of)) = (object.as_map(), &schema.value_type) else { return Vec::new() };
     let mut found = Vec::new();
     for (key, value) in map.iter() {
         let Some(property) = of.property(key) else { continue };
@@ -180,7 +180,7 @@ impl<'a> Normaliser<'a> {
         if self.mismatches.len() == type_mismatch::MAX_MISMATCHES {
             return;
         }
-        match (&schema.kind, &mut *value) {
+        match (&schema.value_type, &mut *value) {
             (ValueType::Object(object), Value::Map(map)) => self.object(map, object, schema),
             (ValueType::Map(map_of), Value::Map(map)) => {
                 let values = map_of.values.get();
@@ -252,7 +252,7 @@ impl<'a> Normaliser<'a> {
         if !value.is_null() {
             return self.value(value, schema);
         }
-        *value = match &schema.kind {
+        *value = match &schema.value_type {
             ValueType::Object(_) => Value::Map(Map::new()),
             ValueType::String(StringEncoding::Plain | StringEncoding::Bytes) => {
                 Value::String(Str::new_static(""))
@@ -305,7 +305,7 @@ impl<'a> Normaliser<'a> {
     /// Whether a typed round trip drops the field.
     fn vanishes(&self, value: &Value, property: &Property) -> bool {
         // Raw JSON is opaque bytes, so it is never empty.
-        if matches!(property.schema.get().kind, ValueType::Any) && !value.is_null() {
+        if matches!(property.schema.get().value_type, ValueType::Any) && !value.is_null() {
             return false;
         }
         match value {
@@ -319,7 +319,7 @@ impl<'a> Normaliser<'a> {
             // and is dropped so that sent and stored objects compare equal; `fill` adds it again.
             Value::Map(map) => {
                 map.is_empty()
-                    && match property.schema.get().kind {
+                    && match property.schema.get().value_type {
                         ValueType::Map(_) => {
                             property.omit == Omit::Empty && !NEVER_STORED_EMPTY.contains(&&*property.name)
                         }
@@ -334,7 +334,10 @@ impl<'a> Normaliser<'a> {
             }
             _ if property.pointer || (property.omit == Omit::Never && self.keeps_empty) => false,
             Value::String(text)
-                if matches!(property.schema.get().kind, ValueType::String(StringEncoding::Quantity)) =>
+                if matches!(
+                    property.schema.get().value_type,
+                    ValueType::String(StringEncoding::Quantity)
+                ) =>
             {
                 property.omit == Omit::Never && text == "0"
             }
@@ -344,7 +347,8 @@ impl<'a> Normaliser<'a> {
             Value::Float(number) => *number == 0.0,
             // Empty bytes differ from absent ones in a field that is always written.
             Value::String(text) => {
-                let is_bytes = matches!(property.schema.get().kind, ValueType::String(StringEncoding::Bytes));
+                let is_bytes =
+                    matches!(property.schema.get().value_type, ValueType::String(StringEncoding::Bytes));
                 text.is_empty() && !(is_bytes && property.omit == Omit::Never)
             }
         }
@@ -355,7 +359,7 @@ impl<'a> Normaliser<'a> {
             let name = value.json_type();
             return self.abort_type(name, "string");
         };
-        let micro = matches!(schema.kind, ValueType::String(StringEncoding::MicroTime));
+        let micro = matches!(schema.value_type, ValueType::String(StringEncoding::MicroTime));
         let parsed = if micro { Timestamp::parse_micro(text) } else { Timestamp::parse(text) };
         match parsed {
             Err(error) => self.abort(error),
@@ -472,7 +476,7 @@ impl<'a> Normaliser<'a> {
 }
 
 fn is_empty_container(value: &Value, property: &Property) -> bool {
-    match (value, &property.schema.get().kind) {
+    match (value, &property.schema.get().value_type) {
         (Value::List(items), ValueType::List(_)) => items.is_empty(),
         (Value::Map(map), ValueType::Map(_)) => map.is_empty(),
         // A value that was neither a schema nor a list of schemas.
@@ -484,7 +488,7 @@ fn is_empty_container(value: &Value, property: &Property) -> bool {
 /// Whether the Go type of this schema has no decoder of its own.
 fn is_plain(schema: &Schema) -> bool {
     !matches!(
-        schema.kind,
+        schema.value_type,
         ValueType::String(
             StringEncoding::Bytes
                 | StringEncoding::Time
@@ -498,7 +502,7 @@ fn is_plain(schema: &Schema) -> bool {
 /// Whether values of this schema contain no other values.
 fn is_leaf(schema: &Schema) -> bool {
     matches!(
-        schema.kind,
+        schema.value_type,
         ValueType::String(_)
             | ValueType::Int32
             | ValueType::Int64

@@ -39,7 +39,7 @@ pub use types::{all, named, of};
 pub struct Schema {
     /// Name of the Go type with its package, such as `core.v1.PodSpec` or `core.v1.PullPolicy`; empty for unnamed types (`[]string`).
     pub name: Str,
-    pub kind: ValueType,
+    pub value_type: ValueType,
     /// The values of an enumerated string type; empty if any value is allowed. They are published in OpenAPI, but enforced by
     /// validation and not by decoding.
     pub values: &'static [Str],
@@ -227,7 +227,7 @@ impl Object {
 impl Property {
     /// Whether server-side apply treats the field's value as one: an atomic struct, map or list, or a scalar.
     pub fn is_atomic(&self) -> bool {
-        match (self.map_type, &self.schema.get().kind) {
+        match (self.map_type, &self.schema.get().value_type) {
             (Some(map_type), _) => map_type == MapType::Atomic,
             (None, ValueType::Object(object)) => object.atomic,
             (None, ValueType::List(list)) => matches!(list.list_type, None | Some(ListType::Atomic)),
@@ -239,11 +239,15 @@ impl Property {
 
 impl Schema {
     /// The schema of any JSON value.
-    pub const ANY: Schema =
-        Schema { name: Str::new_static(""), kind: ValueType::Any, values: &[], format: Str::new_static("") };
+    pub const ANY: Schema = Schema {
+        name: Str::new_static(""),
+        value_type: ValueType::Any,
+        values: &[],
+        format: Str::new_static(""),
+    };
 
     pub fn object(&self) -> Option<&Object> {
-        match &self.kind {
+        match &self.value_type {
             ValueType::Object(object) => Some(object),
             _ => None,
         }
@@ -256,7 +260,7 @@ impl Schema {
 
     /// The schema of list items or map values.
     pub fn element(&self) -> Option<&Schema> {
-        match &self.kind {
+        match &self.value_type {
             ValueType::List(list) => Some(list.items.get()),
             ValueType::Map(map) => Some(map.values.get()),
             _ => None,
@@ -270,7 +274,7 @@ impl Schema {
 
     /// Whether this is any JSON object, which Kubernetes publishes as `type: object` without further detail.
     pub fn is_free_object(&self) -> bool {
-        matches!(self.kind, ValueType::Any) && !self.name.is_empty() && self.struct_name() != "JSON"
+        matches!(self.value_type, ValueType::Any) && !self.name.is_empty() && self.struct_name() != "JSON"
     }
 
     /// The Go type as printed in errors: `v1.PodSpec`, `[]v1.Container`, `map[string]string`, `int32`.
@@ -278,7 +282,7 @@ impl Schema {
         if !self.name.is_empty() {
             return go_name(&self.name);
         }
-        match &self.kind {
+        match &self.value_type {
             ValueType::Map(map) => {
                 format!(
                     "map[{}]{}",

@@ -35,7 +35,7 @@ fn line(schema: &Schema) -> String {
             (false, Omit::Zero) => "0",
             (false, Omit::Empty) => "",
         });
-        if let ValueType::List(list) = &property.schema.get().kind {
+        if let ValueType::List(list) = &property.schema.get().value_type {
             match &list.list_type {
                 None => {}
                 Some(ListType::Atomic) => word.push_str("=atomic"),
@@ -82,7 +82,7 @@ fn shape(link: &Link, package: &str) -> String {
 }
 
 fn own_shape(schema: &Schema, package: &str) -> String {
-    match &schema.kind {
+    match &schema.value_type {
         ValueType::List(list) => format!("[]{}", shape(&list.items, package)),
         ValueType::Map(map) => {
             let key = map.key.as_ref().map(|key| relative(key, package)).unwrap_or_default();
@@ -171,7 +171,7 @@ fn well_known_fields_have_the_expected_properties() {
     assert_eq!(container.object().unwrap().property("resources").unwrap().omit, Omit::Never);
     assert_eq!(container.field("resources").unwrap().field("limits").unwrap().go_type(), "v1.ResourceList");
     let ports = container.field("ports").unwrap();
-    let ValueType::List(list) = &ports.kind else { panic!("not a list") };
+    let ValueType::List(list) = &ports.value_type else { panic!("not a list") };
     assert_eq!(list.list_type, Some(ListType::Map(["containerPort".into(), "protocol".into()].into())));
     let metadata = named("meta.v1.ObjectMeta").unwrap().object().unwrap();
     assert_eq!(metadata.property("creationTimestamp").unwrap().omit, Omit::Zero);

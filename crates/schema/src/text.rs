@@ -44,8 +44,8 @@ static INT32: Schema = leaf(ValueType::Int32);
 static INT64: Schema = leaf(ValueType::Int64);
 static FLOAT: Schema = leaf(ValueType::Float);
 
-const fn leaf(kind: ValueType) -> Schema {
-    Schema { name: Str::new_static(""), kind, values: &[], format: Str::new_static("") }
+const fn leaf(value_type: ValueType) -> Schema {
+    Schema { name: Str::new_static(""), value_type, values: &[], format: Str::new_static("") }
 }
 
 /// Parses the schema of the type `name` from the rest of its line.
@@ -54,9 +54,14 @@ pub(super) fn schema(name: &'static str, rest: &'static str) -> Result<Schema, M
     let mut words = rest.split(' ').filter(|word| !word.is_empty());
     if let Some(alias) = rest.strip_prefix("= ") {
         let mut words = alias.split(' ');
-        let kind = alias_kind(words.next().unwrap_or_default(), package)?;
+        let value_type = alias_type(words.next().unwrap_or_default(), package)?;
         let values: Vec<Str> = words.map(unescape).collect();
-        return Ok(Schema { name: Str::new_static(name), kind, values: Vec::leak(values), ..Schema::ANY });
+        return Ok(Schema {
+            name: Str::new_static(name),
+            value_type,
+            values: Vec::leak(values),
+            ..Schema::ANY
+        });
     }
     let mut object = Object::default();
     let mut properties = Vec::new();
@@ -72,7 +77,7 @@ pub(super) fn schema(name: &'static str, rest: &'static str) -> Result<Schema, M
         }
     }
     object.properties = properties.into();
-    Ok(Schema { name: Str::new_static(name), kind: ValueType::Object(object), ..Schema::ANY })
+    Ok(Schema { name: Str::new_static(name), value_type: ValueType::Object(object), ..Schema::ANY })
 }
 
 fn unescape(word: &'static str) -> Str {
@@ -83,8 +88,8 @@ fn unescape(word: &'static str) -> Str {
     }
 }
 
-/// The kind of a type that is not a struct.
-fn alias_kind(shape: &'static str, package: &'static str) -> Result<ValueType, Malformed> {
+/// Parses the shape of a type that is not a struct.
+fn alias_type(shape: &'static str, package: &'static str) -> Result<ValueType, Malformed> {
     Ok(match shape {
         "quantity" => ValueType::String(StringEncoding::Quantity),
         "int-or-string" => ValueType::String(StringEncoding::IntOrString),
@@ -142,7 +147,7 @@ fn link(shape: &'static str, package: &'static str, list_type: Option<ListType>)
         "f64" => &FLOAT,
         _ => match container(shape, package, list_type)? {
             // Leaked on purpose: decoded once per field of the table and used until the process ends.
-            Some(kind) => Box::leak(Box::new(leaf(kind))),
+            Some(value_type) => Box::leak(Box::new(leaf(value_type))),
             None => {
                 return types::position(&absolute(shape, package)).map(Link::Type).ok_or(Malformed(shape));
             }

@@ -32,7 +32,7 @@ pub(super) fn first_type_mismatch(val: &Val<'_>, schema: &Schema, path: &mut Str
         path.truncate(length);
         found
     };
-    match (val, &schema.kind) {
+    match (val, &schema.value_type) {
         (Val::Object(object), _) => object.fields.iter().find_map(|(name, val)| {
             let schema = schema.field(name).or_else(|| map_values(schema))?;
             below(name, val, schema)
@@ -70,7 +70,7 @@ pub(super) fn first_type_mismatch(val: &Val<'_>, schema: &Schema, path: &mut Str
 }
 
 fn map_values(schema: &Schema) -> Option<&Schema> {
-    match &schema.kind {
+    match &schema.value_type {
         ValueType::Map(map) => Some(map.values.get()),
         _ => None,
     }

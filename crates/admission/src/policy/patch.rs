@@ -104,7 +104,7 @@ pub(super) fn apply_configuration(
 /// Converts doubles without a fraction to integers where the schema requires them: expressions easily yield
 /// doubles. Integers that overflow a field of a built-in kind are truncated to 32 bits, as in kube-apiserver.
 fn convert_whole_numbers(value: &mut Value, schema: &Schema, built_in: bool) -> Result<(), String> {
-    match (value, &schema.kind) {
+    match (value, &schema.value_type) {
         (Value::Int(number), ValueType::Int32) if built_in => {
             #[expect(clippy::cast_possible_truncation, reason = "this is what Kubernetes does")]
             let lower = *number as i32;

@@ -59,7 +59,7 @@ fn mentions(link: &Link, wanted: &mut Vec<String>) {
         wanted.push(schema.name.to_string());
         return;
     }
-    match &schema.kind {
+    match &schema.value_type {
         ValueType::List(list) => mentions(&list.items, wanted),
         ValueType::Map(map) => mentions(&map.values, wanted),
         _ => {}
@@ -69,7 +69,7 @@ fn mentions(link: &Link, wanted: &mut Vec<String>) {
 /// Whether a type has its own definition. Named scalars, lists and maps are inlined instead.
 fn has_definition(schema: &Schema) -> bool {
     !schema.name.is_empty()
-        && match &schema.kind {
+        && match &schema.value_type {
             ValueType::Object(_) | ValueType::Any | ValueType::SchemaOr(_) => true,
             ValueType::String(format) => !matches!(format, StringEncoding::Plain | StringEncoding::Bytes),
             _ => false,
@@ -78,7 +78,7 @@ fn has_definition(schema: &Schema) -> bool {
 
 fn definition(schema: &Schema, everywhere: &[(&str, &str)], dialect: Dialect) -> Value {
     let typed = |kind: &str| Map::from_iter([("type".into(), kind.into())]);
-    let mut map = match &schema.kind {
+    let mut map = match &schema.value_type {
         ValueType::Object(object) => return object_definition(schema, object, everywhere, dialect),
         ValueType::Any if schema.struct_name() == "JSON" => Map::new(),
         ValueType::SchemaOr(_) => Map::new(),
@@ -89,7 +89,7 @@ fn definition(schema: &Schema, everywhere: &[(&str, &str)], dialect: Dialect) ->
         }
         _ => typed("string"),
     };
-    match schema.kind {
+    match schema.value_type {
         ValueType::String(StringEncoding::IntOrString) => map.insert("format", "int-or-string"),
         ValueType::String(StringEncoding::Time | StringEncoding::MicroTime) => {
             map.insert("format", "date-time")
@@ -160,7 +160,7 @@ fn property(property: &Property, dialect: Dialect) -> Value {
     }
     match property.map_type {
         // Bytes are a list in Go, so this is a list type.
-        Some(MapType::Atomic) if matches!(schema.kind, ValueType::String(_)) => {
+        Some(MapType::Atomic) if matches!(schema.value_type, ValueType::String(_)) => {
             map.insert("x-kubernetes-list-type", "atomic")
         }
         Some(MapType::Atomic) => map.insert("x-kubernetes-map-type", "atomic"),
@@ -198,7 +198,7 @@ fn inline(schema: &Schema, dialect: Dialect) -> Value {
             map.insert("format", format);
         }
     };
-    match &schema.kind {
+    match &schema.value_type {
         ValueType::String(StringEncoding::Bytes) => typed("string", Some("byte")),
         ValueType::String(_) => typed("string", None),
         ValueType::Int32 => typed("integer", Some("int32")),

@@ -49,9 +49,10 @@ impl KindTypes {
                 field => here.field(&unescape(field)?)?,
             };
             // kube-apiserver treats a recursive type as an object without known fields.
-            if !self.tolerant && !here.name.is_empty() && matches!(here.kind, ValueType::Object(_)) {
+            if !self.tolerant && !here.name.is_empty() && matches!(here.value_type, ValueType::Object(_)) {
                 if above.contains(&here.name.as_str()) {
-                    let closed = Schema { kind: ValueType::Object(Object::default()), ..Schema::default() };
+                    let closed =
+                        Schema { value_type: ValueType::Object(Object::default()), ..Schema::default() };
                     return found(&closed);
                 }
                 above.push(&here.name);
@@ -79,7 +80,7 @@ impl KindTypes {
     /// Type of the values of a schema; `None` where kube-apiserver has none, for example for quantities.
     fn type_of(&self, schema: &Schema, name: &str) -> Option<Type> {
         let anything = self.tolerant.then_some(Type::Dyn);
-        Some(match &schema.kind {
+        Some(match &schema.value_type {
             ValueType::Any if schema.format == INT_OR_STRING => Type::Dyn,
             ValueType::String(StringEncoding::Plain)
                 if matches!(schema.format.as_str(), "date" | "date-time") =>

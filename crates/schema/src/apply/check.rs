@@ -66,7 +66,7 @@ impl ConfigCheck {
         if value.is_null() || typed.is_any() {
             return;
         }
-        match (&typed.schema().kind, value) {
+        match (&typed.schema().value_type, value) {
             (ValueType::Object(_) | ValueType::Map(_), Value::Map(map)) => {
                 for (key, value) in map.iter() {
                     self.path.push(Element::Field(key.clone()));
@@ -116,7 +116,7 @@ impl ConfigCheck {
 
     fn scalar(&mut self, value: &Value, schema: &Schema) {
         let is_number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
-        match &schema.kind {
+        match &schema.value_type {
             ValueType::Int32 | ValueType::Int64 | ValueType::Float if !is_number => {
                 self.say(format!("expected numeric (int or float), got {}", go::type_name(value)));
             }

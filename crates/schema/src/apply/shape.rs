@@ -56,12 +56,12 @@ impl<'s> Typed<'s> {
 
     /// Whether values may be any JSON.
     pub(super) fn is_any(self) -> bool {
-        matches!(self.schema.kind, ValueType::Any | ValueType::SchemaOr(_))
+        matches!(self.schema.value_type, ValueType::Any | ValueType::SchemaOr(_))
     }
 
     /// The schema of the value at a key, and whether the key is a declared field.
     pub(super) fn field(self, name: &str) -> Option<(Typed<'s>, bool)> {
-        match &self.schema.kind {
+        match &self.schema.value_type {
             ValueType::Object(object) => match object.property(name) {
                 Some(property) => {
                     Some((Typed { schema: property.schema.get(), map_type: property.map_type }, true))
@@ -78,7 +78,7 @@ impl<'s> Typed<'s> {
     }
 
     pub(super) fn items(self) -> Option<Typed<'s>> {
-        match &self.schema.kind {
+        match &self.schema.value_type {
             ValueType::List(list) => Some(Typed::new(list.items.get())),
             _ => None,
         }
@@ -86,7 +86,7 @@ impl<'s> Typed<'s> {
 
     /// Whether maps of this schema have one owner.
     pub(super) fn is_atomic_map(self) -> bool {
-        match (self.map_type, &self.schema.kind) {
+        match (self.map_type, &self.schema.value_type) {
             (Some(map_type), _) => map_type == MapType::Atomic,
             (None, ValueType::Object(object)) => object.atomic,
             (None, ValueType::Map(map)) => map.atomic,
@@ -106,7 +106,7 @@ impl<'s> Typed<'s> {
 
     /// The shape of values of this schema. For untyped JSON it depends on `value`.
     pub(super) fn shape(self, value: Option<&Value>) -> OwnershipShape<'s> {
-        match &self.schema.kind {
+        match &self.schema.value_type {
             ValueType::Object(_) | ValueType::Map(_) if self.is_atomic_map() => OwnershipShape::Atomic,
             ValueType::Object(_) | ValueType::Map(_) => OwnershipShape::Fields(self),
             ValueType::List(list) => Self::of_list(list),

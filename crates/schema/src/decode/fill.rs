@@ -8,7 +8,7 @@ use crate::{Object, Omit, Property, Schema, StringEncoding, ValueType};
 /// Adds the fields that a typed encoder never omits: `status: {}`, `resources: {}`, `containers: null`. Drops empty lists and maps in
 /// CRD schemas, which were preserved only for validation.
 pub fn fill(value: &mut Value, schema: &Schema) {
-    match (&schema.kind, value) {
+    match (&schema.value_type, value) {
         (ValueType::Object(object), Value::Map(map)) => fill_object(map, object),
         (ValueType::List(list), Value::List(items)) => {
             let schema = list.items.get();
@@ -59,7 +59,7 @@ fn fill_object(map: &mut Map, object: &Object) {
 
 fn is_container(schema: &Schema) -> bool {
     matches!(
-        schema.kind,
+        schema.value_type,
         ValueType::Object(_) | ValueType::List(_) | ValueType::Map(_) | ValueType::SchemaOr(_)
     )
 }
@@ -69,7 +69,7 @@ fn zero(property: &Property, schema: &Schema) -> Value {
     if property.pointer {
         return Value::Null;
     }
-    match &schema.kind {
+    match &schema.value_type {
         ValueType::Object(object) => {
             let mut map = Map::new();
             fill_object(&mut map, object);

@@ -91,7 +91,7 @@ pub(super) fn is_met(schema: &Schema, path: &str) -> bool {
             Some((name, rest)) => (name, rest.matches(']').count()),
             None => (name, 0),
         };
-        schema = match &schema.kind {
+        schema = match &schema.value_type {
             ValueType::Object(object) => match object.property(name) {
                 Some(property) => property.schema.get(),
                 None => return false,
@@ -102,12 +102,12 @@ pub(super) fn is_met(schema: &Schema, path: &str) -> bool {
         };
         while indexes > 0 {
             indexes -= 1;
-            match &schema.kind {
+            match &schema.value_type {
                 ValueType::List(list) => schema = list.items.get(),
                 _ => return false,
             }
         }
-        if names.peek().is_some() && matches!(schema.kind, ValueType::Any | ValueType::SchemaOr(_)) {
+        if names.peek().is_some() && matches!(schema.value_type, ValueType::Any | ValueType::SchemaOr(_)) {
             return false;
         }
     }

@@ -7,7 +7,7 @@ use crate::{Schema, StringEncoding, ValueType};
 /// Why a value cannot be converted to the type of the schema.
 pub(super) fn why(value: &Value, schema: &Schema) -> String {
     let from = go_kind(value);
-    match &schema.kind {
+    match &schema.value_type {
         ValueType::Object(_) => format!("cannot restore struct from: {from}"),
         ValueType::Map(_) => format!("cannot restore map from {from}"),
         ValueType::List(_) | ValueType::String(StringEncoding::Bytes) => {
@@ -49,8 +49,11 @@ pub(super) fn wrap(value: &mut Value, schema: &Schema) {
         Value::Float(number) => of_float(*number),
         _ => return,
     };
-    *value =
-        Value::Int(if matches!(schema.kind, ValueType::Int32) { i64::from(number as i32) } else { number });
+    *value = Value::Int(if matches!(schema.value_type, ValueType::Int32) {
+        i64::from(number as i32)
+    } else {
+        number
+    });
 }
 
 /// The Go kind of a value in an unstructured map.
@@ -67,7 +70,7 @@ fn go_kind(value: &Value) -> &'static str {
 }
 
 fn scalar(schema: &Schema) -> &'static str {
-    match schema.kind {
+    match schema.value_type {
         ValueType::Int32 => "int32",
         ValueType::Int64 => "int64",
         ValueType::Float => "float64",

@@ -30,7 +30,7 @@ pub trait MergeSchema: Copy {
     /// The rule of a field whose value is a list; [`MergeRule::schema`] describes the items.
     fn list_field(self, name: &str) -> Result<MergeRule<Self>, String>;
     /// The Go kind of the type: `struct`, `map`, `string`.
-    fn kind_word(self) -> &'static str;
+    fn go_kind(self) -> &'static str;
 }
 
 #[derive(Clone, Debug)]
@@ -47,14 +47,14 @@ pub struct MergeRule<S> {
 
 impl MergeSchema for &Schema {
     fn object_field(self, name: &str) -> Result<MergeRule<Self>, String> {
-        let property = match &self.kind {
+        let property = match &self.value_type {
             ValueType::Object(object) => object.property(name),
             // These types are structs without fields in Go.
             ValueType::Any | ValueType::SchemaOr(_) => None,
             _ => {
                 return Err(format!(
                     "merging an object in json but data type is not struct, instead is: {}",
-                    self.kind_word()
+                    self.go_kind()
                 ));
             }
         };
@@ -72,19 +72,19 @@ impl MergeSchema for &Schema {
 
     fn list_field(self, name: &str) -> Result<MergeRule<Self>, String> {
         let rule = self.object_field(name)?;
-        match &rule.schema.kind {
+        match &rule.schema.value_type {
             ValueType::List(list) => match list.items.get() {
-                items if matches!(items.kind, ValueType::List(_)) => {
+                items if matches!(items.value_type, ValueType::List(_)) => {
                     Err("unexpected slice of slice".to_owned())
                 }
                 items => Ok(MergeRule { schema: items, ..rule }),
             },
-            _ => Err(format!("expected slice or array type, but got: {}", self.kind_word())),
+            _ => Err(format!("expected slice or array type, but got: {}", self.go_kind())),
         }
     }
 
-    fn kind_word(self) -> &'static str {
-        match &self.kind {
+    fn go_kind(self) -> &'static str {
+        match &self.value_type {
             ValueType::Object(_) | ValueType::Any | ValueType::SchemaOr(_) => "struct",
             ValueType::Map(_) => "map",
             ValueType::List(_) => "slice",

@@ -165,7 +165,7 @@ fn field(word: &'static str, package: &str, object: &'static Object) -> Option<M
 }
 
 fn shape(schema: &Schema) -> Option<ProtobufType> {
-    Some(match &schema.kind {
+    Some(match &schema.value_type {
         ValueType::Object(_) => ProtobufType::Struct(position(&schema.name)?),
         ValueType::Map(map) => ProtobufType::Map(Box::new(shape(map.values.get())?)),
         ValueType::List(_) if !schema.name.is_empty() => ProtobufType::Special(Special::Items),

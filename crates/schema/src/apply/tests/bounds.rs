@@ -131,11 +131,11 @@ fn sets_of_sets_are_the_union() {
 
 #[test]
 fn errors_with_long_paths_are_limited_in_size() {
-    let of = |kind: ValueType| Link::Shared(Schema { kind, ..Schema::default() }.into());
+    let of = |value_type: ValueType| Link::Shared(Schema { value_type, ..Schema::default() }.into());
     let text = of(ValueType::String(StringEncoding::Plain));
     let list = of(ValueType::List(ListOf { items: text, list_type: None }));
     let map = |values| ValueType::Map(MapOf { values, key: None, atomic: false });
-    let schema = Schema { kind: map(of(map(list))), ..Schema::default() };
+    let schema = Schema { value_type: map(of(map(list))), ..Schema::default() };
     let name = "n".repeat(1 << 20);
     let lists = Value::map((0..50).map(|i| (format!("k{i}"), Value::list([1]))));
     let value = Value::map([(name.clone(), lists)]);

@@ -22,7 +22,10 @@ fn renamed(field: &'static str) -> Schema {
 }
 
 fn text() -> &'static Schema {
-    Box::leak(Box::new(Schema { kind: ValueType::String(crate::StringEncoding::Plain), ..Schema::default() }))
+    Box::leak(Box::new(Schema {
+        value_type: ValueType::String(crate::StringEncoding::Plain),
+        ..Schema::default()
+    }))
 }
 
 fn custom(fields: Vec<(&'static str, Link)>, open: bool) -> Schema {
@@ -41,7 +44,7 @@ fn custom(fields: Vec<(&'static str, Link)>, open: bool) -> Schema {
     properties.sort_by(|a, b| a.name.cmp(&b.name));
     let rest = open.then(|| Link::Shared(std::sync::Arc::new(Schema::ANY)));
     Schema {
-        kind: ValueType::Object(Object { properties: properties.into(), rest, ..Object::default() }),
+        value_type: ValueType::Object(Object { properties: properties.into(), rest, ..Object::default() }),
         ..Schema::default()
     }
 }
@@ -144,11 +147,11 @@ fn a_failed_conversion_rejects_applies_and_keeps_owners_in_updates() {
 fn custom_schemas_may_preserve_unknown_fields_and_have_atomic_maps() {
     let strings = || Link::Node(text());
     let items = Schema {
-        kind: ValueType::List(ListOf { items: strings(), list_type: Some(ListType::Set) }),
+        value_type: ValueType::List(ListOf { items: strings(), list_type: Some(ListType::Set) }),
         ..Schema::default()
     };
     let whole = Schema {
-        kind: ValueType::Map(MapOf { values: strings(), key: None, atomic: true }),
+        value_type: ValueType::Map(MapOf { values: strings(), key: None, atomic: true }),
         ..Schema::default()
     };
     let schema =
@@ -169,7 +172,11 @@ fn owned_fields_are_merged_when_their_parent_becomes_atomic() {
                 "m",
                 Link::Shared(
                     Schema {
-                        kind: ValueType::Map(MapOf { values: Link::Node(text()), key: None, atomic: false }),
+                        value_type: ValueType::Map(MapOf {
+                            values: Link::Node(text()),
+                            key: None,
+                            atomic: false,
+                        }),
                         ..Schema::default()
                     }
                     .into(),
@@ -178,7 +185,7 @@ fn owned_fields_are_merged_when_their_parent_becomes_atomic() {
         ],
         false,
     );
-    let ValueType::Object(object) = &mut schema.kind else { panic!() };
+    let ValueType::Object(object) = &mut schema.value_type else { panic!() };
     object.properties[2].map_type = Some(MapType::Atomic);
     let management = management("v1", &schema, &Alone);
     let live = parse(

@@ -87,7 +87,7 @@ pub(super) fn merge_lists<S: MergeSchema>(
         return interleave(named, rest, &patch, &original, None).map(Merged::from);
     }
     let Some(key) = rule.merge_key.as_deref() else {
-        let word = rule.schema.kind_word();
+        let word = rule.schema.go_kind();
         return Err(Error::Other(format!("cannot merge lists without merge key for {word}")));
     };
     let length = original.len();

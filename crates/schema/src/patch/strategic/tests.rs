@@ -23,7 +23,7 @@ impl MergeSchema for Toy {
             Toy::Map | Toy::Number => {
                 return Err(format!(
                     "merging an object in json but data type is not struct, instead is: {}",
-                    self.kind_word()
+                    self.go_kind()
                 ));
             }
         };
@@ -49,13 +49,13 @@ impl MergeSchema for Toy {
         match self.object_field(name)? {
             rule if name == "simpleMap" => {
                 let _ = rule;
-                Err(format!("expected slice or array type, but got: {}", self.kind_word()))
+                Err(format!("expected slice or array type, but got: {}", self.go_kind()))
             }
             rule => Ok(rule),
         }
     }
 
-    fn kind_word(self) -> &'static str {
+    fn go_kind(self) -> &'static str {
         match self {
             Toy::Item | Toy::Raw => "struct",
             Toy::Map => "map",
