@@ -9,13 +9,13 @@ use value::{Str, Value};
 
 use super::columns::Columns;
 use super::crd::selectable;
-use super::defaults::{Room, TooLarge};
+use super::defaults::{DefaultsAllowance, TooLarge};
 use super::json_path::JsonPath;
 use super::node::SchemaNode;
 use super::prune::Trail;
 use super::rules::Rules;
 use super::stopwatch::Stopwatch;
-use super::strategy::Bounds;
+use super::strategy::ValidationBounds;
 use super::{defaults, facts, metadata, prune};
 
 /// Everything derived from the schema of one version. Parts that only some requests need are computed on first use.
@@ -99,7 +99,7 @@ impl CompiledVersion {
     }
 
     /// Whether a rule compiles regular expressions taken from objects, so that validating even a small object may be expensive.
-    pub fn compiles_data(&self, bounds: Bounds<'_>) -> bool {
+    pub fn compiles_data(&self, bounds: ValidationBounds<'_>) -> bool {
         *self.compiles_data.get_or_init(|| self.rules(bounds.watch).is_some_and(Rules::compile_data))
     }
 
@@ -187,26 +187,26 @@ impl CompiledVersion {
     }
 
     pub fn default(&self, object: &mut Value) -> Result<(), TooLarge> {
-        self.default_within(object, &mut Room::for_object())
+        self.default_within(object, &mut DefaultsAllowance::for_object())
     }
 
-    fn default_within(&self, object: &mut Value, room: &mut Room) -> Result<(), TooLarge> {
+    fn default_within(&self, object: &mut Value, allowance: &mut DefaultsAllowance) -> Result<(), TooLarge> {
         if self.has_defaults && !self.preserve {
-            return defaults::apply(object, &self.node, room);
+            return defaults::apply(object, &self.node, allowance);
         }
         Ok(())
     }
 
     /// Drops nulls of fields that are not nullable and fills in the defaults, as for every object that is read.
     pub fn settle(&self, object: &mut Value) -> Result<(), TooLarge> {
-        self.settle_within(object, &mut Room::for_object())
+        self.settle_within(object, &mut DefaultsAllowance::for_object())
     }
 
-    fn settle_within(&self, object: &mut Value, room: &mut Room) -> Result<(), TooLarge> {
+    fn settle_within(&self, object: &mut Value, allowance: &mut DefaultsAllowance) -> Result<(), TooLarge> {
         if !self.preserve {
             prune::nulls(object, Some(&self.node));
         }
-        self.default_within(object, room)
+        self.default_within(object, allowance)
     }
 
     /// Drops unknown fields, and nulls of fields that are not nullable, from a converted object.
@@ -217,15 +217,15 @@ impl CompiledVersion {
         }
     }
 
-    /// Converts a stored object into the form of the current schema and fills in its defaults. An object whose defaults exceed `room`
+    /// Converts a stored object into the form of the current schema and fills in its defaults. An object whose defaults exceed `allowance`
     /// is returned without the rest of them, so that it can still be read and deleted.
-    pub fn refresh(&self, object: &mut Value, room: &mut Room) {
+    pub fn refresh(&self, object: &mut Value, allowance: &mut DefaultsAllowance) {
         if !self.preserve {
             prune::resource(object, &self.node, &mut Trail::new(false));
         }
-        let mut share = room.share();
+        let mut share = allowance.share();
         let _ = self.settle_within(object, &mut share);
-        room.settle(&share);
+        allowance.settle(&share);
         if object.int_at(&["metadata", "generation"]).unwrap_or(0) == 0 {
             api::meta::set(object, "generation", 1);
         }

@@ -11,7 +11,7 @@ use super::node::SchemaNode;
 
 /// Result of decoding metadata as `ObjectMeta`.
 #[derive(Debug, Default)]
-pub(super) struct Read {
+pub(super) struct DecodedMetadata {
     /// Paths of unknown fields, including the path of the metadata.
     pub(super) unknown: Vec<String>,
     /// The decoding error, if there is one.
@@ -19,22 +19,22 @@ pub(super) struct Read {
 }
 
 /// Decodes the `metadata` in `map` as `ObjectMeta` and drops unknown fields. `object_path` is the path of the object.
-pub(super) fn type_metadata(map: &mut Map, object_path: &str) -> Read {
-    let Some(metadata) = map.get_mut("metadata") else { return Read::default() };
-    let Some(schema) = schema::named("meta.v1.ObjectMeta") else { return Read::default() };
+pub(super) fn type_metadata(map: &mut Map, object_path: &str) -> DecodedMetadata {
+    let Some(metadata) = map.get_mut("metadata") else { return DecodedMetadata::default() };
+    let Some(schema) = schema::named("meta.v1.ObjectMeta") else { return DecodedMetadata::default() };
     if metadata.is_null() {
         *metadata = Value::Map(Map::new());
-        return Read::default();
+        return DecodedMetadata::default();
     }
     if !matches!(metadata, Value::Map(_)) {
         let error =
             format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", metadata.json_type());
-        return Read { unknown: Vec::new(), error: Some(error) };
+        return DecodedMetadata { unknown: Vec::new(), error: Some(error) };
     }
     let outcome = schema::decode::normalise(metadata, schema);
     let prefix =
         if object_path.is_empty() { "metadata".to_owned() } else { format!("{object_path}.metadata") };
-    Read {
+    DecodedMetadata {
         unknown: outcome.unknown.iter().map(|path| format!("{prefix}.{path}")).collect(),
         error: outcome.type_error(&[]),
     }

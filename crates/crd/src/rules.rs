@@ -9,12 +9,12 @@ use cel::{Activation, Env, ErrorKind, Program, Type, Val, Version};
 use value::{BudgetEnded, Str, Value};
 
 use super::compiled::ValidationFindings;
-use super::correlate::{Counterparts, Pair};
+use super::correlate::{CorrelatedPair, Counterparts};
 use super::field_path::field_path;
 use super::node::{SchemaNode, ValidationRule};
 use super::stopwatch::{Stopwatch, timed};
-use super::strategy::Bounds;
-use super::verdict::{MAX_PROBLEMS, MAX_REPORTED_BYTES, is_full};
+use super::strategy::ValidationBounds;
+use super::validation_result::{MAX_PROBLEMS, MAX_REPORTED_BYTES, is_full};
 
 /// CEL cost limit of all rules of one object together.
 const BUDGET: i64 = 10_000_000;
@@ -48,7 +48,7 @@ pub struct CompiledRule {
 }
 
 #[derive(Debug)]
-pub struct Compilation {
+pub struct CompiledRules {
     /// In the order of the schema.
     pub rules: Vec<CompiledRule>,
     /// How often a value of this schema can occur in one request.
@@ -67,7 +67,7 @@ pub fn compile(
     resource: bool,
     estimate: bool,
     watch: Option<&dyn Stopwatch>,
-) -> Option<Compilation> {
+) -> Option<CompiledRules> {
     timed(watch, |watch, took| watch.compiled(took), || compilation(rules, node, schema, resource, estimate))
 }
 
@@ -77,7 +77,7 @@ fn compilation(
     schema: &Value,
     resource: bool,
     estimate: bool,
-) -> Option<Compilation> {
+) -> Option<CompiledRules> {
     let types = Schema::from_openapi(schema, SELF_TYPE, resource)?;
     let declared = types.declared_type();
     let base = BASE.with_types(Arc::new(SchemaTypes::new([Arc::clone(&types)])));
@@ -132,7 +132,7 @@ fn compilation(
         }
         compiled
     });
-    Some(Compilation {
+    Some(CompiledRules {
         rules: compiled.collect(),
         max_cardinality: MOST_BYTES / (types.min_serialized() + 1),
         schema: types,
@@ -144,20 +144,20 @@ fn compilation(
 /// The rules of a schema and of all schemas below it.
 #[derive(Debug)]
 pub(super) struct Rules {
-    root: Scope,
+    root: RuleNode,
 }
 
 #[derive(Debug, Default)]
-struct Scope {
-    own: Option<Compilation>,
+struct RuleNode {
+    own: Option<CompiledRules>,
     /// Why the rules of this schema cannot run.
     error: Option<&'static str>,
-    items: Option<Box<Scope>>,
-    values: Option<Box<Scope>>,
-    properties: Vec<(Str, Scope)>,
+    items: Option<Box<RuleNode>>,
+    values: Option<Box<RuleNode>>,
+    properties: Vec<(Str, RuleNode)>,
 }
 
-impl Scope {
+impl RuleNode {
     fn compiles_data(&self) -> bool {
         let own = self.own.iter().flat_map(|own| &own.rules);
         let mut programs = own.flat_map(|rule| [Some(&rule.program), rule.message.as_ref()]).flatten();
@@ -194,8 +194,8 @@ impl Rules {
         node: &SchemaNode,
         new: &Value,
         old: Option<&Value>,
-        pair: Option<&Pair<'_>>,
-        bounds: Bounds<'_>,
+        pair: Option<&CorrelatedPair<'_>>,
+        bounds: ValidationBounds<'_>,
         found: &mut ValidationFindings,
     ) {
         let limit = cel::pattern::PER_OBJECT.matching_at_most(bounds.budget.left());
@@ -211,23 +211,23 @@ impl Rules {
         node: &SchemaNode,
         new: &Value,
         old: Option<&Value>,
-        pair: Option<&Pair<'_>>,
+        pair: Option<&CorrelatedPair<'_>>,
         at: &At<'_>,
         budget: i64,
-        bounds: Bounds<'_>,
+        bounds: ValidationBounds<'_>,
         found: &mut ValidationFindings,
     ) -> i64 {
-        let mut run = Run { budget, found, bounds };
+        let mut run = RuleRun { budget, found, bounds };
         let _ = run.scope(&self.root, node, new, old, Ratchet { current: pair, nearest: None }, at);
         run.budget
     }
 }
 
-fn scope(node: &SchemaNode, schema: &Value, resource: bool, watch: Option<&dyn Stopwatch>) -> Scope {
+fn scope(node: &SchemaNode, schema: &Value, resource: bool, watch: Option<&dyn Stopwatch>) -> RuleNode {
     let below = |node: &SchemaNode, schema: Option<&Value>| {
         node.has_rules().then(|| scope(node, schema.unwrap_or(&Value::Null), node.embedded, watch))
     };
-    let mut made = Scope::default();
+    let mut made = RuleNode::default();
     if !node.rules.is_empty() {
         made.own = compile(&node.rules, node, schema, resource, false, watch);
         if made.own.is_none() {
@@ -250,23 +250,23 @@ fn scope(node: &SchemaNode, schema: &Value, resource: bool, watch: Option<&dyn S
 /// Decides whether an error becomes a warning: the value, or else the nearest enclosing value that can be correlated, did not change.
 #[derive(Clone, Copy)]
 struct Ratchet<'p, 'a> {
-    current: Option<&'p Pair<'a>>,
-    nearest: Option<&'p Pair<'a>>,
+    current: Option<&'p CorrelatedPair<'a>>,
+    nearest: Option<&'p CorrelatedPair<'a>>,
 }
 
 impl Ratchet<'_, '_> {
     fn lets_pass(self) -> bool {
-        self.current.or(self.nearest).is_some_and(Pair::is_unchanged)
+        self.current.or(self.nearest).is_some_and(CorrelatedPair::is_unchanged)
     }
 }
 
 /// The CEL cost budget or the request's budget is used up, or the error limit is reached.
 struct Exhausted;
 
-struct Run<'f> {
+struct RuleRun<'f> {
     budget: i64,
     found: &'f mut ValidationFindings,
-    bounds: Bounds<'f>,
+    bounds: ValidationBounds<'f>,
 }
 
 const OUT_OF_BUDGET: &str =
@@ -274,7 +274,7 @@ const OUT_OF_BUDGET: &str =
 
 const TOO_MANY_STEPS: &str = "validation takes too many steps, no further validation rules will be run";
 
-impl Run<'_> {
+impl RuleRun<'_> {
     /// Spends steps of the request's budget: one for each value that has rules, plus those of the evaluations. The CEL cost of rules is
     /// counted separately, as in Kubernetes.
     fn spend(&mut self, steps: u64, at: &At<'_>) -> Result<(), Exhausted> {
@@ -300,7 +300,7 @@ impl Run<'_> {
 
     fn scope(
         &mut self,
-        scope: &Scope,
+        scope: &RuleNode,
         node: &SchemaNode,
         new: &Value,
         old: Option<&Value>,
@@ -318,7 +318,7 @@ impl Run<'_> {
 
     fn run_scope(
         &mut self,
-        scope: &Scope,
+        scope: &RuleNode,
         node: &SchemaNode,
         new: &Value,
         old: Option<&Value>,
@@ -374,7 +374,7 @@ impl Run<'_> {
 
     fn rules(
         &mut self,
-        scope: &Scope,
+        scope: &RuleNode,
         node: &SchemaNode,
         new: &Value,
         old: Option<&Value>,
@@ -563,7 +563,7 @@ fn said(rule: &ValidationRule) -> &str {
     if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() }
 }
 
-fn inside<'p, 'a>(outer: Ratchet<'p, 'a>, pair: Option<&'p Pair<'a>>) -> Ratchet<'p, 'a> {
+fn inside<'p, 'a>(outer: Ratchet<'p, 'a>, pair: Option<&'p CorrelatedPair<'a>>) -> Ratchet<'p, 'a> {
     match outer.current {
         None => outer,
         Some(current) => Ratchet { current: pair, nearest: Some(current) },
@@ -578,7 +578,7 @@ pub fn check_default(
     default: &Value,
     at: &At<'_>,
     budget: i64,
-    bounds: Bounds<'_>,
+    bounds: ValidationBounds<'_>,
 ) -> (FieldErrors, i64) {
     let mut found = ValidationFindings::default();
     if bounds.budget.spend(STEPS_TO_COMPILE.saturating_mul(node.count_rules())).is_err() {

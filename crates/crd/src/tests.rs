@@ -5,8 +5,8 @@ use std::sync::Arc;
 use value::{Value, json};
 
 use super::json_path::JsonPath;
-use super::names::{self, Taken};
-use super::{Bounds, CompiledVersion, CrdNames, CrdSource, CustomResourceDefinition, columns};
+use super::names::{self, NamesInUse};
+use super::{CompiledVersion, CrdNames, CrdSource, CustomResourceDefinition, ValidationBounds, columns};
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
@@ -48,7 +48,7 @@ fn thing(spec: &str) -> Value {
 
 fn wrong(schema: &str, spec: &str) -> Vec<String> {
     compiled(schema)
-        .validate_create(&thing(spec), Bounds::NONE)
+        .validate_create(&thing(spec), ValidationBounds::NONE)
         .errors
         .iter()
         .map(ToString::to_string)
@@ -191,7 +191,7 @@ fn rules_see_the_new_value_and_transition_rules_the_old_one() {
     let changed = compiled.validate_update(
         &versioned(r#"{"fixed":"y"}"#),
         &versioned(r#"{"fixed":"x"}"#),
-        Bounds::NONE,
+        ValidationBounds::NONE,
     );
     assert_eq!(
         changed.errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -199,7 +199,7 @@ fn rules_see_the_new_value_and_transition_rules_the_old_one() {
     );
     assert!(
         compiled
-            .validate_update(&versioned("{}"), &versioned(r#"{"fixed":"x"}"#), Bounds::NONE)
+            .validate_update(&versioned("{}"), &versioned(r#"{"fixed":"x"}"#), ValidationBounds::NONE)
             .errors
             .is_empty()
     );
@@ -217,10 +217,12 @@ fn errors_in_unchanged_values_are_ignored() {
         object
     };
     let old = versioned(r#"{"a":"long","b":"x","r":1}"#);
-    let found = compiled.validate_update(&versioned(r#"{"a":"long","b":"y","r":1}"#), &old, Bounds::NONE);
+    let found =
+        compiled.validate_update(&versioned(r#"{"a":"long","b":"y","r":1}"#), &old, ValidationBounds::NONE);
     assert!(found.errors.is_empty(), "{:?}", found.errors);
     assert_eq!(found.warnings, ["spec.r: Invalid value: 1: failed rule: self > 5"]);
-    let found = compiled.validate_update(&versioned(r#"{"a":"longer","b":"y","r":1}"#), &old, Bounds::NONE);
+    let found =
+        compiled.validate_update(&versioned(r#"{"a":"longer","b":"y","r":1}"#), &old, ValidationBounds::NONE);
     let [too_long, not_checked] = found.errors.as_slice() else { panic!("{:?}", found.errors) };
     assert_eq!(too_long.to_string(), "spec.a: Too long: may not be more than 1 byte");
     assert!(not_checked.detail.starts_with("some validation rules were not checked"));
@@ -251,8 +253,9 @@ fn names_in_use_are_rejected_and_free_names_are_accepted() {
     let object = parse(
         r#"{"metadata":{"name":"b.example.com"},"spec":{"group":"example.com","names":{"plural":"b","singular":"b","kind":"B","listKind":"BList","shortNames":["x"]}},"status":{}}"#,
     );
-    let mut taken = Taken::default();
-    let status = names::status(&object, false, Taken::default, overlapping, "2020-01-01T00:00:00Z").unwrap();
+    let mut taken = NamesInUse::default();
+    let status =
+        names::status(&object, false, NamesInUse::default, overlapping, "2020-01-01T00:00:00Z").unwrap();
     assert_eq!(status.list_at(&["conditions"])[1].str_at(&["type"]), Some("Established"));
     taken.add(&CrdNames { plural: "other".into(), short_names: vec!["x".into()], ..CrdNames::default() });
     let status = names::status(&object, false, || taken, overlapping, "2020-01-01T00:00:00Z").unwrap();
@@ -435,7 +438,7 @@ fn a_crd_is_served_only_with_a_storage_directory_of_its_own() {
         read("apiservices.apiregistration.k8s.io", "apiregistration.k8s.io", "apiservices", "apiservices");
     assert!(!established);
     let status =
-        names::status(&apiservices, false, Taken::default, overlapping, "2020-01-01T00:00:00Z").unwrap();
+        names::status(&apiservices, false, NamesInUse::default, overlapping, "2020-01-01T00:00:00Z").unwrap();
     let established = &status.list_at(&["conditions"])[1];
     assert_eq!(established.str_at(&["status"]), Some("False"));
     assert_eq!(established.str_at(&["reason"]), Some("OverlappingBuiltInResource"));

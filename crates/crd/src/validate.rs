@@ -1,6 +1,6 @@
 //! Validates values against their schema with the error messages of Kubernetes' validation library.
 //!
-//! Validating a valid value allocates nothing. Each error is reported once, and errors in values that did not change ([`Pair`]) are
+//! Validating a valid value allocates nothing. Each error is reported once, and errors in values that did not change ([`CorrelatedPair`]) are
 //! ignored.
 
 use std::collections::HashSet;
@@ -10,10 +10,12 @@ use api::FieldErrors;
 use api::field::{FieldError, FieldErrorKind, float as go_text, quote};
 use value::{Budget, BudgetEnded, Meter, Str, Value, write};
 
-use super::correlate::Pair;
+use super::correlate::CorrelatedPair;
 use super::formats;
 use super::node::{Checks, SchemaNode};
-use super::verdict::{Problem, ProblemText, ValuePath, Verdict, Walk, report, shown};
+use super::validation_result::{
+    Problem, ProblemText, ValidationResult, ValidationSettings, ValuePath, report, shown,
+};
 
 /// How many bytes of a string count as one step.
 const TEXT_STEP: usize = 64;
@@ -27,27 +29,27 @@ pub(super) fn create(
     errors: &mut FieldErrors,
 ) {
     let meter = Meter::new(budget);
-    let walk = Walk { meter: &meter, describes: true };
+    let walk = ValidationSettings { meter: &meter, describes: true };
     let verdict = validate(value, node, &ValuePath::Root, None, walk);
     finish(verdict, &meter, base, errors);
 }
 
 /// Validates a changed value and ignores errors in its unchanged parts.
 pub(super) fn update(
-    pair: &Pair<'_>,
+    pair: &CorrelatedPair<'_>,
     node: &SchemaNode,
     base: &str,
     budget: &Budget,
     errors: &mut FieldErrors,
 ) {
     let meter = Meter::new(budget);
-    let walk = Walk { meter: &meter, describes: true };
+    let walk = ValidationSettings { meter: &meter, describes: true };
     let verdict = ratcheted(pair.new, node, &ValuePath::Root, Some(pair), walk);
     finish(verdict, &meter, base, errors);
 }
 
 /// Reports the errors found, or one error if the budget ended before validation did.
-fn finish(verdict: Verdict<'_>, meter: &Meter<'_>, base: &str, errors: &mut FieldErrors) {
+fn finish(verdict: ValidationResult<'_>, meter: &Meter<'_>, base: &str, errors: &mut FieldErrors) {
     let detail = match meter.finish() {
         Ok(()) => return report(verdict, base, errors),
         Err(BudgetEnded::Exhausted) => {
@@ -75,11 +77,11 @@ fn ratcheted<'a>(
     value: &Value,
     node: &'a SchemaNode,
     path: &ValuePath<'_>,
-    pair: Option<&Pair<'_>>,
-    walk: Walk<'_>,
-) -> Verdict<'a> {
+    pair: Option<&CorrelatedPair<'_>>,
+    walk: ValidationSettings<'_>,
+) -> ValidationResult<'a> {
     let mut verdict = validate(value, node, path, pair, walk);
-    if !verdict.is_valid() && pair.is_some_and(Pair::is_unchanged) {
+    if !verdict.is_valid() && pair.is_some_and(CorrelatedPair::is_unchanged) {
         verdict.forgive();
     }
     verdict
@@ -89,10 +91,10 @@ fn validate<'a>(
     value: &Value,
     node: &'a SchemaNode,
     path: &ValuePath<'_>,
-    pair: Option<&Pair<'_>>,
-    walk: Walk<'_>,
-) -> Verdict<'a> {
-    let mut verdict = Verdict::new(walk);
+    pair: Option<&CorrelatedPair<'_>>,
+    walk: ValidationSettings<'_>,
+) -> ValidationResult<'a> {
+    let mut verdict = ValidationResult::new(walk);
     if !walk.meter.step(1) {
         return verdict;
     }
@@ -173,7 +175,7 @@ fn check_type(
     node: &SchemaNode,
     format: &str,
     path: &ValuePath<'_>,
-    verdict: &mut Verdict<'_>,
+    verdict: &mut ValidationResult<'_>,
 ) {
     let (kind, own_format) = match value {
         Value::Bool(_) => ("boolean", ""),
@@ -205,13 +207,13 @@ fn alternatives<'a>(
     value: &Value,
     checks: &'a Checks,
     path: &ValuePath<'_>,
-    pair: Option<&Pair<'_>>,
-    walk: Walk<'_>,
-    verdict: &mut Verdict<'a>,
+    pair: Option<&CorrelatedPair<'_>>,
+    walk: ValidationSettings<'_>,
+    verdict: &mut ValidationResult<'a>,
 ) {
     let quoted = Quoted(path);
     // Only the best of the failing alternatives is validated again with error messages, so that the others cost no text.
-    let describe = |best: Option<(u64, &'a SchemaNode)>, verdict: &mut Verdict<'a>| match best {
+    let describe = |best: Option<(u64, &'a SchemaNode)>, verdict: &mut ValidationResult<'a>| match best {
         Some((_, node)) if walk.describes => verdict.merge(validate(value, node, path, pair, walk)),
         Some((matched, _)) => verdict.matched += matched,
         None => {}
@@ -296,8 +298,8 @@ fn string<'a>(
     text: &Str,
     checks: &'a Checks,
     path: &ValuePath<'_>,
-    walk: Walk<'_>,
-    verdict: &mut Verdict<'a>,
+    walk: ValidationSettings<'_>,
+    verdict: &mut ValidationResult<'a>,
 ) {
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = checks.max_length.filter(|max| length() > *max) {
@@ -379,7 +381,7 @@ fn number(
     node: &SchemaNode,
     checks: Option<&Checks>,
     path: &ValuePath<'_>,
-    verdict: &mut Verdict<'_>,
+    verdict: &mut ValidationResult<'_>,
 ) {
     if let Some(error) = out_of_range(value, node, "Checked", path) {
         verdict.whole(format_args!("{error}"));
@@ -392,7 +394,7 @@ fn number(
         _ => return,
     };
     let whole = value.as_int();
-    let bound = |limit: f64, what: &str, verdict: &mut Verdict<'_>| {
+    let bound = |limit: f64, what: &str, verdict: &mut ValidationResult<'_>| {
         let error = out_of_range(&Value::Float(limit), node, what, path);
         let usable = error.is_none();
         if let Some(error) = error {
@@ -461,7 +463,7 @@ fn count(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-fn too_many(path: &ValuePath<'_>, actual: usize, max: i64, things: &str, verdict: &mut Verdict<'_>) {
+fn too_many(path: &ValuePath<'_>, actual: usize, max: i64, things: &str, verdict: &mut ValidationResult<'_>) {
     verdict.push(|| {
         let error = FieldError::too_many(&value::Path::root(), actual, usize::try_from(max).unwrap_or(0));
         let message = format!("{path} in body should have at most {max} {things}");
@@ -479,9 +481,9 @@ fn list<'a>(
     node: &'a SchemaNode,
     checks: Option<&Checks>,
     path: &ValuePath<'_>,
-    pair: Option<&Pair<'_>>,
-    walk: Walk<'_>,
-    verdict: &mut Verdict<'a>,
+    pair: Option<&CorrelatedPair<'_>>,
+    walk: ValidationSettings<'_>,
+    verdict: &mut ValidationResult<'a>,
 ) {
     if let Some(below) = node.items.as_deref() {
         for (index, item) in items.iter().enumerate() {
@@ -516,9 +518,9 @@ fn object<'a>(
     node: &'a SchemaNode,
     checks: Option<&Checks>,
     path: &ValuePath<'_>,
-    pair: Option<&Pair<'_>>,
-    walk: Walk<'_>,
-    verdict: &mut Verdict<'a>,
+    pair: Option<&CorrelatedPair<'_>>,
+    walk: ValidationSettings<'_>,
+    verdict: &mut ValidationResult<'a>,
 ) {
     let Value::Map(map) = value else { return };
     walk.meter.step(map.len() + node.required.len());
@@ -582,8 +584,8 @@ fn enumerated<'a>(
     value: &Value,
     checks: Option<&'a Checks>,
     path: &ValuePath<'_>,
-    walk: Walk<'_>,
-    verdict: &mut Verdict<'a>,
+    walk: ValidationSettings<'_>,
+    verdict: &mut ValidationResult<'a>,
 ) {
     let Some(checks) = checks.filter(|checks| !checks.enumeration.is_empty()) else { return };
     let steps = checks.enumeration.steps(value);

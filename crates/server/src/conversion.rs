@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use api::selector::Selection;
 use api::{GroupVersion, Status, StatusCause, meta};
-use crd::{CrdConversion, Room};
+use crd::{CrdConversion, DefaultsAllowance};
 use storage::StoredEntry;
 use value::Value;
 
@@ -144,7 +144,7 @@ impl Converter<'_> {
 
     /// Applies the current schemas to stored objects and converts them to the version of the request.
     async fn current(&self, custom: &Custom, stored: Vec<StoredObject>) -> Result<Vec<Working>, Status> {
-        let mut room = Room::for_list();
+        let mut room = DefaultsAllowance::for_list();
         let mut objects: Vec<Value> = stored.into_iter().map(StoredObject::into_value).collect();
         for object in &mut objects {
             let version = meta::gvk(object).version;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use api::field::aggregate;
 use api::{Status, meta};
 use authn::InternalIdentity;
-use crd::names::{self, CLEANUP, OVERLAPPING, Taken};
+use crd::names::{self, CLEANUP, NamesInUse, OVERLAPPING};
 use crd::{CrdSource, CustomResourceDefinition};
 use storage::{ChangeKind as Change, Store, StoredEntry};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -397,8 +397,8 @@ impl Keeper {
     }
 
     /// The names that other CRDs of the group have.
-    fn taken(&self, crd: &Value) -> Taken {
-        let mut taken = Taken::default();
+    fn taken(&self, crd: &Value) -> NamesInUse {
+        let mut taken = NamesInUse::default();
         let group = group_of(crd);
         let custom = self.state.apis.catalog.custom();
         if let Some(unreadable) = custom.unreadable(group) {

@@ -2,7 +2,7 @@
 
 use value::Value;
 
-use super::super::Bounds;
+use super::super::ValidationBounds;
 use super::super::columns::{Columns, MAX_COLUMNS, TableAllowance};
 use super::super::json_path::JsonPath;
 use super::{compiled, parse, thing, wrong};
@@ -80,7 +80,7 @@ fn keyed_lists_of_many_items_are_correlated() {
         object
     };
     let update = |new: &str| -> Vec<String> {
-        let found = compiled.validate_update(&items(new), &items("a"), Bounds::NONE);
+        let found = compiled.validate_update(&items(new), &items("a"), ValidationBounds::NONE);
         found.errors.iter().map(ToString::to_string).collect()
     };
     // Errors in unchanged values are ignored. The rules run out of budget early, which does not matter here.
@@ -158,7 +158,9 @@ fn failing_alternatives_end_when_the_budget_does() {
     let compiled = compiled(&schema);
     let errors = |steps: u64| {
         let budget = value::Budget::new(steps);
-        compiled.validate_create(&object, Bounds { budget: &budget, ..Bounds::NONE }).errors
+        compiled
+            .validate_create(&object, ValidationBounds { budget: &budget, ..ValidationBounds::NONE })
+            .errors
     };
     let all = errors(u64::MAX);
     assert!(
@@ -174,7 +176,8 @@ fn failing_alternatives_end_when_the_budget_does() {
 /// The details of all errors of a `spec`, validated with a budget of `steps`.
 fn details(schema: &str, spec: &str, steps: u64) -> Vec<String> {
     let budget = value::Budget::new(steps);
-    let found = compiled(schema).validate_create(&thing(spec), Bounds { budget: &budget, ..Bounds::NONE });
+    let found = compiled(schema)
+        .validate_create(&thing(spec), ValidationBounds { budget: &budget, ..ValidationBounds::NONE });
     found.errors.into_iter().map(|error| error.detail).collect()
 }
 

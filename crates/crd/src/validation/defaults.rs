@@ -7,7 +7,7 @@ use value::{Map, Value};
 
 use super::schema::bad_default;
 use super::strictness::Strictness;
-use crate::{Bounds, SchemaNode, embedded_errors, rules, size, without_unknown};
+use crate::{SchemaNode, ValidationBounds, embedded_errors, rules, size, without_unknown};
 
 /// CEL cost limit of the rules on all defaults of a schema together.
 const BUDGET: i64 = 10_000_000;
@@ -17,18 +17,18 @@ const BYTES_OF_STEP: usize = 16;
 
 /// Validates the defaults in the schema of a whole resource.
 pub(super) fn check(schema: &Value, at: &At<'_>, strict: &Strictness) -> FieldErrors {
-    let mut walk = Walk { errors: FieldErrors::new(), budget: BUDGET, strict };
+    let mut walk = DefaultsValidator { errors: FieldErrors::new(), budget: BUDGET, strict };
     walk.schema(schema, at, true, &[], false);
     walk.errors
 }
 
-struct Walk<'s> {
+struct DefaultsValidator<'s> {
     errors: FieldErrors,
     budget: i64,
     strict: &'s Strictness,
 }
 
-impl Walk<'_> {
+impl DefaultsValidator<'_> {
     /// `around` is the path from the enclosing resource to the schema: field names, and `None` for list items.
     fn schema(
         &mut self,
@@ -106,7 +106,7 @@ impl Walk<'_> {
         let budget = &self.strict.budget;
         crate::defaults_are_valid(default, &judged, &default_at.to_string(), budget, &mut found);
         if found.is_empty() {
-            let bounds = Bounds { watch: self.strict.stopwatch.as_deref(), budget };
+            let bounds = ValidationBounds { watch: self.strict.stopwatch.as_deref(), budget };
             let (errors, left) =
                 rules::check_default(&node, schema, is_resource, default, &default_at, self.budget, bounds);
             found = errors;

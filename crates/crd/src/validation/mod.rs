@@ -29,7 +29,7 @@ use crate::names::{APPROVED, Approval, approved, is_protected};
 use crate::{OverlappingBuiltIn, Stopwatch};
 
 /// Inputs of validation besides the CRD.
-pub struct Context {
+pub struct CrdValidationContext {
     pub stopwatch: Option<Arc<dyn Stopwatch>>,
     /// The remaining steps of the request.
     pub budget: Budget,
@@ -44,7 +44,7 @@ pub fn update_status(new: &Value, old: &Value) -> FieldErrors {
 
 const SPEC: At<'static> = At::new("spec");
 
-pub fn create(crd: &Value, context: &Context) -> FieldErrors {
+pub fn create(crd: &Value, context: &CrdValidationContext) -> FieldErrors {
     let spec = crd.part("spec");
     let wanted = format!("{}.{}", spec.part("names").text("plural"), spec.text("group"));
     let mut errors = FieldErrors::new();
@@ -68,7 +68,7 @@ pub fn create(crd: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-pub fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+pub fn update(new: &Value, old: &Value, context: &CrdValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (spec, former) = (internal(new.part("spec")), internal(old.part("spec")));
     let strict = Strictness::for_update(&spec, &former, is_established(old), context);

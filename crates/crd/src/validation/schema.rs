@@ -23,7 +23,7 @@ const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "str
 
 /// Properties that a schema inherits from its parents.
 #[derive(Clone, Copy)]
-struct Context<'a> {
+struct SchemaContext<'a> {
     /// Why defaults are not allowed; `None` if they are.
     no_defaults: Option<&'a str>,
     inside_metadata: bool,
@@ -33,11 +33,11 @@ struct Context<'a> {
 
 /// How often a value of the schema can occur; `None` if the schema does not limit it.
 #[derive(Clone, Copy)]
-struct Scope {
+struct Cardinality {
     cardinality: Option<u64>,
 }
 
-struct Walk<'s> {
+struct SchemaValidator<'s> {
     strict: &'s Strictness,
     suppress_costs: bool,
     schema_errors: FieldErrors,
@@ -57,7 +57,7 @@ pub(super) fn check(
     with_rules: bool,
     errors: &mut FieldErrors,
 ) {
-    let mut walk = Walk {
+    let mut walk = SchemaValidator {
         strict,
         suppress_costs,
         schema_errors: FieldErrors::new(),
@@ -65,8 +65,8 @@ pub(super) fn check(
         total: 0,
         costliest: Vec::new(),
     };
-    let context = Context { no_defaults: None, inside_metadata: false, uncorrelatable: None };
-    let scope = with_rules.then_some(Scope { cardinality: Some(1) });
+    let context = SchemaContext { no_defaults: None, inside_metadata: false, uncorrelatable: None };
+    let scope = with_rules.then_some(Cardinality { cardinality: Some(1) });
     walk.schema(schema, at, context, true, scope);
     errors.append(&mut walk.schema_errors);
     errors.append(&mut walk.rule_errors);
@@ -81,14 +81,14 @@ pub(super) fn check(
     }
 }
 
-impl Walk<'_> {
+impl SchemaValidator<'_> {
     fn schema(
         &mut self,
         schema: &Value,
         at: &At<'_>,
-        context: Context<'_>,
+        context: SchemaContext<'_>,
         root: bool,
-        scope: Option<Scope>,
+        scope: Option<Cardinality>,
     ) {
         let errors_before = self.schema_errors.len();
         self.standard(schema, at, context);
@@ -96,14 +96,14 @@ impl Walk<'_> {
             let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
             self.schema_errors.forbidden(&at.field("uniqueItems"), detail);
         }
-        let below = scope.map(|scope| Scope {
+        let below = scope.map(|scope| Cardinality {
             cardinality: scope.cardinality.zip(most_elements(schema)).map(|(a, b)| a.saturating_mul(b)),
         });
         self.properties(schema, at, context, root, below);
         self.alternatives(schema, at, context);
         if let Some(items) = schema.part("items") {
             let keyed = schema.text_if_set("x-kubernetes-list-type") == Some("map");
-            let inside = Context {
+            let inside = SchemaContext {
                 uncorrelatable: if keyed {
                     context.uncorrelatable
                 } else {
@@ -130,7 +130,7 @@ impl Walk<'_> {
     }
 
     /// Rejects parts of JSON Schema that Kubernetes does not support.
-    fn standard(&mut self, schema: &Value, at: &At<'_>, context: Context<'_>) {
+    fn standard(&mut self, schema: &Value, at: &At<'_>, context: SchemaContext<'_>) {
         let errors = &mut self.schema_errors;
         let kind = schema.text("type");
         if self.strict.types && !kind.is_empty() && !TYPES.contains(&kind) {
@@ -169,9 +169,9 @@ impl Walk<'_> {
         &mut self,
         schema: &Value,
         at: &At<'_>,
-        context: Context<'_>,
+        context: SchemaContext<'_>,
         root: bool,
-        below: Option<Scope>,
+        below: Option<Cardinality>,
     ) {
         let has_properties = schema.map_of("properties").is_some_and(|map| !map.is_empty());
         if let Some(additional) = schema.part("additionalProperties") {
@@ -183,7 +183,7 @@ impl Walk<'_> {
             if additional.as_map().is_some() {
                 let inside = if context.inside_metadata {
                     let reason = "inside additionalProperties applying to object metadata";
-                    Context { no_defaults: Some(reason), ..context }
+                    SchemaContext { no_defaults: Some(reason), ..context }
                 } else {
                     context
                 };
@@ -210,7 +210,7 @@ impl Walk<'_> {
         }
     }
 
-    fn alternatives(&mut self, schema: &Value, at: &At<'_>, context: Context<'_>) {
+    fn alternatives(&mut self, schema: &Value, at: &At<'_>, context: SchemaContext<'_>) {
         if let Some(not) = schema.part("not") {
             self.schema(not, &at.field("not"), context, false, None);
         }
@@ -343,9 +343,9 @@ impl Walk<'_> {
         &mut self,
         schema: &Value,
         at: &At<'_>,
-        context: Context<'_>,
+        context: SchemaContext<'_>,
         root: bool,
-        scope: Option<Scope>,
+        scope: Option<Cardinality>,
         errors_before: usize,
     ) {
         let written = schema.items("x-kubernetes-validations");
@@ -414,7 +414,7 @@ impl Walk<'_> {
         rule: &Value,
         compiled: &rules::CompiledRule,
         times: u64,
-        context: Context<'_>,
+        context: SchemaContext<'_>,
         at: &At<'_>,
     ) {
         let written = &compiled.rule;

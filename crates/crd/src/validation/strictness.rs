@@ -8,7 +8,7 @@ use api::validation::fields::{At, Read, same};
 use api::validation::repeated::first_by;
 use value::{Budget, Value};
 
-use super::Context;
+use super::CrdValidationContext;
 use super::{schema, structural};
 use crate::Stopwatch;
 
@@ -45,7 +45,7 @@ pub(super) struct Strictness {
 
 impl Strictness {
     /// The rules for a new CRD. The `caBundle` is checked only once the CRD is established.
-    pub(super) fn for_create(context: &Context) -> Self {
+    pub(super) fn for_create(context: &CrdValidationContext) -> Self {
         Strictness {
             review_versions: true,
             names: false,
@@ -64,7 +64,12 @@ impl Strictness {
     }
 
     /// The rules that the old CRD fulfilled. Both specs are in the internal form.
-    pub(super) fn for_update(new: &Value, old: &Value, established: bool, context: &Context) -> Self {
+    pub(super) fn for_update(
+        new: &Value,
+        old: &Value,
+        established: bool,
+        context: &CrdValidationContext,
+    ) -> Self {
         let conversion = old.part("conversion").part("webhook");
         let reviews: Vec<&str> = conversion.texts("conversionReviewVersions").collect();
         let any = |pred: &dyn Fn(&Value) -> bool| schemas(old).any(|schema| has(schema, pred));

@@ -9,7 +9,7 @@ use api::validation::fields::{At, Read, Report};
 
 /// Position of a schema in its parent.
 #[derive(Clone, Copy, PartialEq)]
-enum Level {
+enum SchemaPosition {
     Root,
     Item,
     Field,
@@ -61,13 +61,13 @@ pub(super) fn unreadable(schema: &Value) -> Option<String> {
 /// Everything that makes a schema non-structural, sorted by text.
 pub(super) fn violations(schema: &Value, at: &At<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    invariants(schema, Level::Root, at, &mut errors);
+    invariants(schema, SchemaPosition::Root, at, &mut errors);
     completeness(schema, Some(schema), &at.to_string(), &at.to_string(), &mut errors);
     errors.sort_by_cached_key(ToString::to_string);
     errors
 }
 
-fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldErrors) {
+fn invariants(schema: &Value, level: SchemaPosition, at: &At<'_>, errors: &mut FieldErrors) {
     let kind = schema.text("type");
     let embedded = schema.flag("x-kubernetes-embedded-resource");
     let int_or_string = schema.flag("x-kubernetes-int-or-string");
@@ -75,20 +75,20 @@ fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldError
     match schema.part("items") {
         None if kind == "array" => errors.required(&at.field("items"), "must be specified"),
         None => {}
-        Some(items) => invariants(items, Level::Item, &at.field("items"), errors),
+        Some(items) => invariants(items, SchemaPosition::Item, &at.field("items"), errors),
     }
     let properties = at.field("properties");
     for (name, property) in schema.entries("properties") {
-        invariants(property, Level::Field, &properties.key(name), errors);
+        invariants(property, SchemaPosition::Field, &properties.key(name), errors);
     }
     let additional = schema.part("additionalProperties");
     if let Some(additional) = additional {
         let additional_at = at.field("additionalProperties");
-        if level == Level::Root {
+        if level == SchemaPosition::Root {
             errors.forbidden(&additional_at, "must not be used at the root");
         }
         if additional.as_map().is_some() {
-            invariants(additional, Level::Field, &additional_at, errors);
+            invariants(additional, SchemaPosition::Field, &additional_at, errors);
         }
     }
     if int_or_string && preserve {
@@ -113,9 +113,9 @@ fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldError
         }
     } else if kind.is_empty() && !int_or_string && !preserve {
         let detail = match level {
-            Level::Root => "must not be empty at the root",
-            Level::Item => "must not be empty for specified array items",
-            Level::Field => "must not be empty for specified object fields",
+            SchemaPosition::Root => "must not be empty at the root",
+            SchemaPosition::Item => "must not be empty for specified array items",
+            SchemaPosition::Field => "must not be empty for specified object fields",
         };
         errors.required(&type_at, detail);
     }
@@ -123,10 +123,10 @@ fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldError
         let detail = "must not be used if x-kubernetes-embedded-resource is set";
         errors.forbidden(&at.field("additionalProperties"), detail);
     }
-    if level == Level::Root && !kind.is_empty() && kind != "object" {
+    if level == SchemaPosition::Root && !kind.is_empty() && kind != "object" {
         errors.invalid(&type_at, kind, "must be object at the root");
     }
-    let is_resource = level == Level::Root || embedded;
+    let is_resource = level == SchemaPosition::Root || embedded;
     for name in ["kind", "apiVersion"] {
         if let Some(property) = schema.part("properties").part(name).filter(|_| is_resource)
             && property.text("type") != "string"
@@ -140,7 +140,7 @@ fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldError
         if is_resource && metadata.text("type") != "object" {
             errors.invalid(&metadata_at.field("type"), metadata.text("type"), "must be object");
         }
-        if level == Level::Root && says_too_much(metadata) {
+        if level == SchemaPosition::Root && says_too_much(metadata) {
             let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
             errors.forbidden(&metadata_at, detail);
         }
@@ -156,14 +156,14 @@ fn says_too_much(metadata: &Value) -> bool {
     let names_only = metadata.map_of("properties").is_none_or(|properties| {
         properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"))
     });
-    let others =
-        specified(metadata, Level::Field).any(|field| !matches!(field, "Type" | "Default" | "Properties"));
+    let others = specified(metadata, SchemaPosition::Field)
+        .any(|field| !matches!(field, "Type" | "Default" | "Properties"));
     !names_only || others
 }
 
 /// Go names of the fields that a schema has in its structural form. There, an empty list may count as absent, and fields that
 /// Kubernetes does not support are never set.
-fn specified(schema: &Value, level: Level) -> impl Iterator<Item = &'static str> {
+fn specified(schema: &Value, level: SchemaPosition) -> impl Iterator<Item = &'static str> {
     let empty = |field: &str| match schema.part(field) {
         None | Some(Value::Bool(false)) => true,
         Some(Value::List(items)) => items.is_empty(),
@@ -177,9 +177,9 @@ fn specified(schema: &Value, level: Level) -> impl Iterator<Item = &'static str>
         "AllOf" => !empty("allOf"),
         "AnyOf" => !empty("anyOf"),
         "OneOf" => !empty("oneOf"),
-        "Properties" => level != Level::Field || !empty("properties"),
+        "Properties" => level != SchemaPosition::Field || !empty("properties"),
         "AdditionalProperties" => {
-            level == Level::Field || schema.part("additionalProperties") != Some(&Value::Bool(false))
+            level == SchemaPosition::Field || schema.part("additionalProperties") != Some(&Value::Bool(false))
         }
         _ => true,
     })
@@ -187,7 +187,7 @@ fn specified(schema: &Value, level: Level) -> impl Iterator<Item = &'static str>
 
 fn is_int_or_string(any_of: &[Value]) -> bool {
     let only = |schema: &Value, kind: &str| {
-        schema.text("type") == kind && specified(schema, Level::Item).eq(["Type"])
+        schema.text("type") == kind && specified(schema, SchemaPosition::Item).eq(["Type"])
     };
     matches!(any_of, [first, second] if only(first, "integer") && only(second, "string"))
 }
@@ -197,7 +197,7 @@ fn restrictions(
     schema: &Value,
     skip_any_of: bool,
     skip_first_all_of: bool,
-    level: Level,
+    level: SchemaPosition,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
@@ -226,14 +226,14 @@ fn restrictions(
 }
 
 /// Checks a schema nested in `allOf`, `anyOf`, `oneOf` or `not`.
-fn nested(schema: &Value, skip_any_of: bool, level: Level, at: &At<'_>, errors: &mut FieldErrors) {
+fn nested(schema: &Value, skip_any_of: bool, level: SchemaPosition, at: &At<'_>, errors: &mut FieldErrors) {
     restrictions(schema, skip_any_of, false, level, at, errors);
     if let Some(items) = schema.part("items") {
         nested(items, false, level, &at.field("items"), errors);
     }
     let properties = at.field("properties");
     for (name, property) in schema.entries("properties") {
-        nested(property, false, Level::Field, &properties.key(name), errors);
+        nested(property, false, SchemaPosition::Field, &properties.key(name), errors);
     }
     let texts = [("type", "must be empty to be structural")];
     for (field, detail) in texts {

@@ -2,7 +2,7 @@
 
 use value::{Budget, Value, json};
 
-use super::{Context, create, update};
+use super::{CrdValidationContext, create, update};
 
 /// A CRD with additional fields in its root schema and its version, decoded as the server does.
 fn crd(root: &str, version: &str) -> Value {
@@ -22,8 +22,12 @@ fn decoded(text: &str) -> Value {
     object
 }
 
-fn context() -> Context {
-    Context { stopwatch: None, budget: Budget::UNLIMITED, overlapping: crate::tests::overlapping }
+fn context() -> CrdValidationContext {
+    CrdValidationContext {
+        stopwatch: None,
+        budget: Budget::UNLIMITED,
+        overlapping: crate::tests::overlapping,
+    }
 }
 
 fn errors(crd: &Value) -> Vec<String> {

@@ -68,8 +68,8 @@ pub struct Context {
 
 impl Context {
     /// Limits and metrics for validating a custom resource.
-    pub fn bounds(&self) -> crd::Bounds<'_> {
-        crd::Bounds { watch: self.stopwatch.as_deref(), budget: &self.budget }
+    pub fn bounds(&self) -> crd::ValidationBounds<'_> {
+        crd::ValidationBounds { watch: self.stopwatch.as_deref(), budget: &self.budget }
     }
 }
 

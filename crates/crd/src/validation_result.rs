@@ -1,4 +1,4 @@
-//! [`Verdict`]: the result of validating a value, and how its problems are reported.
+//! [`ValidationResult`]: the result of validating a value, and how its problems are reported.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -119,28 +119,28 @@ impl Problem<'_> {
 
 /// Settings of one validation.
 #[derive(Clone, Copy)]
-pub(super) struct Walk<'b> {
+pub(super) struct ValidationSettings<'b> {
     /// Counts every comparison of a value with a schema.
     pub(super) meter: &'b Meter<'b>,
     /// Whether to describe problems. Most alternatives of `oneOf` and `anyOf` fail, and only problems of the best match are reported.
     pub(super) describes: bool,
 }
 
-impl Walk<'_> {
+impl ValidationSettings<'_> {
     /// The settings without descriptions of problems.
     pub(super) fn silently(self) -> Self {
-        Walk { describes: false, ..self }
+        ValidationSettings { describes: false, ..self }
     }
 
     /// Settings for the parts of a value, which are not described once the limit of problems is reached.
-    pub(super) fn inside(self, verdict: &Verdict<'_>) -> Self {
-        Walk { describes: self.describes && verdict.has_room(), ..self }
+    pub(super) fn inside(self, verdict: &ValidationResult<'_>) -> Self {
+        ValidationSettings { describes: self.describes && verdict.has_room(), ..self }
     }
 }
 
 /// The result of validating a value. Alternatives are compared by `matched`, the number of checks that matched.
 #[derive(Default)]
-pub(super) struct Verdict<'a> {
+pub(super) struct ValidationResult<'a> {
     /// Each problem with the number of bytes it holds.
     problems: Vec<(usize, Problem<'a>)>,
     /// The bytes that all problems hold.
@@ -151,9 +151,9 @@ pub(super) struct Verdict<'a> {
     describes: bool,
 }
 
-impl<'a> Verdict<'a> {
-    pub(super) fn new(walk: Walk<'_>) -> Self {
-        Verdict { describes: walk.describes, ..Verdict::default() }
+impl<'a> ValidationResult<'a> {
+    pub(super) fn new(walk: ValidationSettings<'_>) -> Self {
+        ValidationResult { describes: walk.describes, ..ValidationResult::default() }
     }
 
     pub(super) fn is_valid(&self) -> bool {
@@ -172,7 +172,7 @@ impl<'a> Verdict<'a> {
         self.wrong = false;
     }
 
-    pub(super) fn merge(&mut self, other: Verdict<'a>) {
+    pub(super) fn merge(&mut self, other: ValidationResult<'a>) {
         self.matched += other.matched;
         self.wrong |= other.wrong;
         for (bytes, problem) in other.problems {
@@ -241,7 +241,7 @@ impl<'a> Verdict<'a> {
 }
 
 /// Reports each distinct problem once, with fields below `base`.
-pub(super) fn report(verdict: Verdict<'_>, base: &str, errors: &mut FieldErrors) {
+pub(super) fn report(verdict: ValidationResult<'_>, base: &str, errors: &mut FieldErrors) {
     if !verdict.is_valid() && verdict.problems.is_empty() {
         // A failed validation must report an error even if no problem was described.
         let detail = "the value does not fulfil its schema".to_owned();
