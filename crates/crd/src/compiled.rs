@@ -12,11 +12,11 @@ use super::crd::selectable;
 use super::defaults::{DefaultsAllowance, TooLarge};
 use super::json_path::JsonPath;
 use super::node::SchemaNode;
-use super::prune::Trail;
+use super::prune::UnknownFields;
 use super::rules::Rules;
 use super::stopwatch::Stopwatch;
 use super::strategy::ValidationBounds;
-use super::{defaults, facts, metadata, prune};
+use super::{defaults, metadata, prune, typed_schema};
 
 /// Everything derived from the schema of one version. Parts that only some requests need are computed on first use.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct CompiledVersion {
     schema: Value,
     rules: OnceLock<Option<Rules>>,
     compiles_data: OnceLock<bool>,
-    facts: OnceLock<Arc<Schema>>,
+    typed_schema: OnceLock<Arc<Schema>>,
 }
 
 /// Errors and warnings of one validation.
@@ -60,7 +60,7 @@ impl CompiledVersion {
         let schema = version.part("schema").part("openAPIV3Schema").cloned().unwrap_or_default();
         let mut node = SchemaNode::read(&schema);
         if !preserve {
-            super::validate_defaults::prune_defaults(&mut node);
+            super::prune_defaults::prune_defaults(&mut node);
         }
         let subresources = version.part("subresources");
         let selectable = selectable(version).map(|(label, path)| (label.into(), JsonPath::parse(path)));
@@ -79,7 +79,7 @@ impl CompiledVersion {
             node,
             rules: OnceLock::new(),
             compiles_data: OnceLock::new(),
-            facts: OnceLock::new(),
+            typed_schema: OnceLock::new(),
         }
     }
 
@@ -95,7 +95,7 @@ impl CompiledVersion {
 
     /// The schema in the form that patches and server-side apply use, built on first use.
     pub fn schema(&self) -> &Arc<Schema> {
-        self.facts.get_or_init(|| Arc::new(facts::resource(&self.node, self.preserve)))
+        self.typed_schema.get_or_init(|| Arc::new(typed_schema::resource(&self.node, self.preserve)))
     }
 
     /// Whether a rule compiles regular expressions taken from objects, so that validating even a small object may be expensive.
@@ -163,9 +163,9 @@ impl CompiledVersion {
             unknown.extend(read.unknown);
         }
         if !self.preserve {
-            let mut trail = Trail::new(strict);
-            prune::resource(object, &self.node, &mut trail);
-            unknown.extend(trail.into_unknown());
+            let mut unknown_fields = UnknownFields::new(strict);
+            prune::resource(object, &self.node, &mut unknown_fields);
+            unknown.extend(unknown_fields.into_unknown());
             nulls(object, Some(&self.node));
         }
         if self.has_embedded {
@@ -212,7 +212,7 @@ impl CompiledVersion {
     /// Drops unknown fields, and nulls of fields that are not nullable, from a converted object.
     pub fn prune(&self, object: &mut Value) {
         if !self.preserve {
-            prune::resource(object, &self.node, &mut Trail::new(false));
+            prune::resource(object, &self.node, &mut UnknownFields::new(false));
             prune::nulls(object, Some(&self.node));
         }
     }
@@ -221,11 +221,11 @@ impl CompiledVersion {
     /// is returned without the rest of them, so that it can still be read and deleted.
     pub fn refresh(&self, object: &mut Value, allowance: &mut DefaultsAllowance) {
         if !self.preserve {
-            prune::resource(object, &self.node, &mut Trail::new(false));
+            prune::resource(object, &self.node, &mut UnknownFields::new(false));
         }
         let mut share = allowance.share();
         let _ = self.settle_within(object, &mut share);
-        allowance.settle(&share);
+        allowance.deduct(&share);
         if object.int_at(&["metadata", "generation"]).unwrap_or(0) == 0 {
             api::meta::set(object, "generation", 1);
         }

@@ -51,11 +51,11 @@ impl DefaultsAllowance {
     }
 
     /// Deducts the bytes that one object used of its `share`.
-    pub fn settle(&mut self, share: &DefaultsAllowance) {
+    pub fn deduct(&mut self, share: &DefaultsAllowance) {
         self.0 -= self.0.min(self.share().0.saturating_sub(share.0));
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
+    fn spend(&mut self, bytes: usize) -> Result<(), TooLarge> {
         self.0 = self.0.checked_sub(bytes).ok_or(TooLarge)?;
         Ok(())
     }
@@ -82,7 +82,7 @@ pub(super) fn apply(
                 if let Some(default) = &property.default
                     && map.get(name).is_none_or(|value| is_null(value, Some(property)))
                 {
-                    allowance.take(name.len() + size(default) + 4)?;
+                    allowance.spend(name.len() + size(default) + 4)?;
                     map.insert(name.clone(), default.clone());
                 }
             }
@@ -113,7 +113,7 @@ fn replace_null(
     allowance: &mut DefaultsAllowance,
 ) -> Result<(), TooLarge> {
     if is_null(value, Some(node)) {
-        allowance.take(node.default.as_ref().map_or(0, size))?;
+        allowance.spend(node.default.as_ref().map_or(0, size))?;
         *value = node.default.clone().unwrap_or_default();
     }
     Ok(())
@@ -152,10 +152,10 @@ mod tests {
         let mut allowance = DefaultsAllowance::for_list();
         for _ in 0..MOST_ADDED_TO_LIST / MOST_ADDED {
             let mut share = allowance.share();
-            assert_eq!(share.take(MOST_ADDED), Ok(()));
-            assert_eq!(share.take(1), Err(TooLarge));
-            allowance.settle(&share);
+            assert_eq!(share.spend(MOST_ADDED), Ok(()));
+            assert_eq!(share.spend(1), Err(TooLarge));
+            allowance.deduct(&share);
         }
-        assert_eq!(allowance.share().take(1), Err(TooLarge));
+        assert_eq!(allowance.share().spend(1), Err(TooLarge));
     }
 }

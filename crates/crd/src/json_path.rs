@@ -12,11 +12,11 @@ use std::cmp::Ordering;
 use value::{Str, Value};
 
 /// Limit on the values that a step yields; more are omitted.
-const MOST: usize = 10_000;
+const MAX_VALUES: usize = 10_000;
 
 /// Limit on the values that a path visits in one object; a path that exceeds it yields no values. Repeated recursive steps (`..a..a`)
 /// visit the same values many times.
-const MOST_SEEN: usize = 1_000_000;
+const MAX_VISITS: usize = 1_000_000;
 
 /// A parsed path. Only the first block yields values; blocks after a `}` must also parse, and if one fails on an object nothing is
 /// found.
@@ -39,7 +39,7 @@ enum JsonPathStep {
     /// A literal that does not depend on the object.
     Constant(Value),
     /// A keyword such as `range`, which always fails here.
-    Word,
+    Keyword,
 }
 
 /// `[from:to:by]`. For `[from]` alone, `to` is derived from `from`.
@@ -71,7 +71,7 @@ enum ComparisonOperator {
 type Values<'a> = Vec<Cow<'a, Value>>;
 
 /// The values found. `Err` holds the values at which a step failed, because existence filters count them.
-type Walked<'a> = Result<Values<'a>, Values<'a>>;
+type StepResult<'a> = Result<Values<'a>, Values<'a>>;
 
 impl JsonPath {
     /// Parses a path such as `.spec.list[0].name`; `None` if the syntax is invalid.
@@ -82,7 +82,7 @@ impl JsonPath {
 
     /// The values the path yields, in order.
     pub fn find<'a>(&'a self, root: &'a Value) -> Vec<Cow<'a, Value>> {
-        self.find_within(root, MOST_SEEN).0
+        self.find_within(root, MAX_VISITS).0
     }
 
     pub fn first<'a>(&'a self, root: &'a Value) -> Option<Cow<'a, Value>> {
@@ -96,7 +96,7 @@ impl JsonPath {
     }
 
     fn find_within<'a>(&'a self, root: &'a Value, visits: usize) -> (Values<'a>, usize) {
-        let visits = visits.min(MOST_SEEN);
+        let visits = visits.min(MAX_VISITS);
         let visits_left = VisitLimit(Cell::new(visits));
         let found = walk(&self.first, vec![Cow::Borrowed(root)], &visits_left);
         let spoiled =
@@ -111,34 +111,34 @@ struct VisitLimit(Cell<usize>);
 
 impl VisitLimit {
     /// Spends one visit; false if none is left.
-    fn one(&self) -> bool {
-        self.some(1)
+    fn spend_one(&self) -> bool {
+        self.spend(1)
     }
 
     /// Spends `count` visits; false if fewer are left.
-    fn some(&self, count: usize) -> bool {
+    fn spend(&self, count: usize) -> bool {
         let left = self.0.get();
         self.0.set(left.saturating_sub(count));
         left >= count
     }
 }
 
-fn walk<'a>(steps: &'a [JsonPathStep], values: Values<'a>, visits_left: &VisitLimit) -> Walked<'a> {
+fn walk<'a>(steps: &'a [JsonPathStep], values: Values<'a>, visits_left: &VisitLimit) -> StepResult<'a> {
     // Every step visits all values of the previous step, even those it discards.
     steps.iter().try_fold(values, |values, step| {
-        if visits_left.some(values.len().max(1)) { step.take(values, visits_left) } else { Err(values) }
+        if visits_left.spend(values.len().max(1)) { step.take(values, visits_left) } else { Err(values) }
     })
 }
 
 impl JsonPathStep {
-    fn take<'a>(&'a self, values: Values<'a>, visits_left: &VisitLimit) -> Walked<'a> {
+    fn take<'a>(&'a self, values: Values<'a>, visits_left: &VisitLimit) -> StepResult<'a> {
         let mut out = Values::new();
         match self {
             JsonPathStep::Constant(constant @ Value::String(_)) => return Ok(vec![Cow::Borrowed(constant)]),
             JsonPathStep::Constant(constant) => {
                 return Ok(values.iter().map(|_| Cow::Borrowed(constant)).collect());
             }
-            JsonPathStep::Word => return Err(values),
+            JsonPathStep::Keyword => return Err(values),
             JsonPathStep::Union(alternatives) => {
                 for steps in alternatives {
                     match walk(steps, values.clone(), visits_left) {
@@ -159,7 +159,7 @@ impl JsonPathStep {
                         // If a slice is empty, the remaining values are not visited.
                         Ok(None) => break,
                         Ok(Some((from, to, by))) => {
-                            let chosen = (from..to).step_by(by).take_while(|_| visits_left.one());
+                            let chosen = (from..to).step_by(by).take_while(|_| visits_left.spend_one());
                             out.extend(chosen.filter_map(|at| item(value, at)));
                         }
                     }
@@ -168,7 +168,7 @@ impl JsonPathStep {
             JsonPathStep::Filter(filter) => {
                 for value in &values {
                     let Value::List(items) = value.as_ref() else { return Err(values) };
-                    for at in (0..items.len()).take_while(|_| visits_left.one()) {
+                    for at in (0..items.len()).take_while(|_| visits_left.spend_one()) {
                         let Some(item) = item(value, at) else { break };
                         match filter.holds(&item, visits_left) {
                             Ok(true) => out.push(item),
@@ -194,7 +194,7 @@ impl JsonPathStep {
                 }
             }
         }
-        out.truncate(MOST);
+        out.truncate(MAX_VALUES);
         Ok(out)
     }
 }
@@ -217,14 +217,14 @@ fn field<'a>(map: Cow<'a, Value>, name: &str) -> Option<Cow<'a, Value>> {
 /// The direct parts of a value; for a string, its bytes.
 fn parts<'a>(value: &Cow<'a, Value>, visits_left: &VisitLimit) -> Values<'a> {
     let shown = |found: &mut dyn Iterator<Item = Value>| -> Values<'a> {
-        found.take_while(|_| visits_left.one()).map(Cow::Owned).collect()
+        found.take_while(|_| visits_left.spend_one()).map(Cow::Owned).collect()
     };
     match value {
         Cow::Borrowed(Value::Map(map)) => {
-            map.values().take_while(|_| visits_left.one()).map(Cow::Borrowed).collect()
+            map.values().take_while(|_| visits_left.spend_one()).map(Cow::Borrowed).collect()
         }
         Cow::Borrowed(Value::List(items)) => {
-            items.iter().take_while(|_| visits_left.one()).map(Cow::Borrowed).collect()
+            items.iter().take_while(|_| visits_left.spend_one()).map(Cow::Borrowed).collect()
         }
         Cow::Owned(Value::Map(map)) => shown(&mut map.values().cloned()),
         Cow::Owned(Value::List(items)) => shown(&mut items.iter().cloned()),
@@ -236,7 +236,7 @@ fn parts<'a>(value: &Cow<'a, Value>, visits_left: &VisitLimit) -> Values<'a> {
 
 // The parser limits the depth of values, and thereby of this recursion.
 fn descend<'a>(value: Cow<'a, Value>, out: &mut Values<'a>, visits_left: &VisitLimit) {
-    if out.len() > MOST || !visits_left.one() {
+    if out.len() > MAX_VALUES || !visits_left.spend_one() {
         return;
     }
     if matches!(value.as_ref(), Value::String(text) if !text.is_empty()) {

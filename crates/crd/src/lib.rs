@@ -51,7 +51,6 @@ mod compiled;
 mod correlate;
 mod crd;
 mod defaults;
-mod facts;
 mod field_path;
 mod formats;
 pub mod json_path;
@@ -60,14 +59,15 @@ mod metadata;
 pub mod names;
 mod node;
 mod prune;
+mod prune_defaults;
 pub mod rules;
 pub mod scale;
 mod stopwatch;
 mod strategy;
 #[cfg(test)]
 mod tests;
+mod typed_schema;
 mod validate;
-mod validate_defaults;
 pub mod validation;
 mod validation_result;
 

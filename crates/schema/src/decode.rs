@@ -96,7 +96,7 @@ fn walk(value: &mut Value, schema: &Schema, words: ErrorWording) -> NormaliseOut
         mismatches: Vec::new(),
         unknown: Vec::new(),
         lenient: 0,
-        keeps_empty: ["apiextensions.", "apiregistration."]
+        preserves_empty: ["apiextensions.", "apiregistration."]
             .iter()
             .any(|group| schema.name.starts_with(group)),
     };
@@ -139,9 +139,9 @@ pub fn strict_errors_of(text: &[u8], unknown: &[String], duplicates: &[String]) 
         unknown.chain(duplicates.iter().map(|path| (path.as_str(), "duplicate field"))).collect();
     if found.len() > 1 && !text.is_empty() {
         let paths: Vec<&str> = found.iter().map(|(path, _)| *path).collect();
-        let mut placed: Vec<_> = value::json::offsets(text, &paths).into_iter().zip(found).collect();
-        placed.sort_by_key(|(offset, _)| *offset);
-        found = placed.into_iter().map(|(_, complaint)| complaint).collect();
+        let mut by_offset: Vec<_> = value::json::offsets(text, &paths).into_iter().zip(found).collect();
+        by_offset.sort_by_key(|(offset, _)| *offset);
+        found = by_offset.into_iter().map(|(_, complaint)| complaint).collect();
     }
     let mut errors: Vec<String> = Vec::new();
     for (path, what) in found {
@@ -154,8 +154,8 @@ pub fn strict_errors_of(text: &[u8], unknown: &[String], duplicates: &[String]) 
 }
 
 /// Selects the duplicate keys that a typed decoder would notice. It does not look into unknown fields and raw JSON.
-pub fn met_duplicates(schema: &Schema, duplicates: Vec<String>) -> Vec<String> {
-    duplicates.into_iter().filter(|path| path::is_met(schema, path)).collect()
+pub fn decoded_duplicates(schema: &Schema, duplicates: Vec<String>) -> Vec<String> {
+    duplicates.into_iter().filter(|path| path::is_decoded(schema, path)).collect()
 }
 
 /// Decodes base64 as Go's decoder does. The error is the offset of the first invalid byte.
@@ -171,7 +171,7 @@ struct Normaliser<'a> {
     /// Depth of types with their own decoder, inside which unknown fields are not reported.
     lenient: u32,
     /// The group is stored as JSON, which preserves empty lists that protobuf drops.
-    keeps_empty: bool,
+    preserves_empty: bool,
 }
 
 impl<'a> Normaliser<'a> {
@@ -298,12 +298,12 @@ impl<'a> Normaliser<'a> {
             self.stack.pop();
             never_dropped.contains(&key.as_str())
                 || is_schema && is_empty_container(value, property)
-                || !self.vanishes(value, property)
+                || !self.is_dropped(value, property)
         });
     }
 
     /// Whether a typed round trip drops the field.
-    fn vanishes(&self, value: &Value, property: &Property) -> bool {
+    fn is_dropped(&self, value: &Value, property: &Property) -> bool {
         // Raw JSON is opaque bytes, so it is never empty.
         if matches!(property.schema.get().value_type, ValueType::Any) && !value.is_null() {
             return false;
@@ -312,7 +312,7 @@ impl<'a> Normaliser<'a> {
             Value::Null => !property.pointer,
             Value::List(list) => {
                 list.is_empty()
-                    && (property.omit == Omit::Empty || !self.keeps_empty)
+                    && (property.omit == Omit::Empty || !self.preserves_empty)
                     && !NEVER_STORED_EMPTY.contains(&&*property.name)
             }
             // An empty struct behind a pointer is significant. An empty struct that is always written is equivalent to an absent one,
@@ -326,13 +326,13 @@ impl<'a> Normaliser<'a> {
                         ValueType::Object(_) => {
                             property.omit == Omit::Never
                                 && !property.pointer
-                                && !self.keeps_empty
+                                && !self.preserves_empty
                                 && (!self.stack.is_root() || property.name != "metadata")
                         }
                         _ => false,
                     }
             }
-            _ if property.pointer || (property.omit == Omit::Never && self.keeps_empty) => false,
+            _ if property.pointer || (property.omit == Omit::Never && self.preserves_empty) => false,
             Value::String(text)
                 if matches!(
                     property.schema.get().value_type,

@@ -100,7 +100,7 @@ impl<'t> JsonPathParser<'t> {
                         steps.push(match self.until(is_terminator) {
                             "true" => JsonPathStep::Constant(Value::Bool(true)),
                             "false" => JsonPathStep::Constant(Value::Bool(false)),
-                            _ => JsonPathStep::Word,
+                            _ => JsonPathStep::Keyword,
                         });
                     }
                     _ => return None,

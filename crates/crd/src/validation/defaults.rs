@@ -102,9 +102,9 @@ impl DefaultsValidator<'_> {
             }
         }
         let mut found = FieldErrors::new();
-        let judged = SchemaNode::for_defaults(schema);
+        let defaults_node = SchemaNode::for_defaults(schema);
         let budget = &self.strict.budget;
-        crate::defaults_are_valid(default, &judged, &default_at.to_string(), budget, &mut found);
+        crate::defaults_are_valid(default, &defaults_node, &default_at.to_string(), budget, &mut found);
         if found.is_empty() {
             let bounds = ValidationBounds { watch: self.strict.stopwatch.as_deref(), budget };
             let (errors, left) =

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 mod conversion;
 mod defaults;
-mod facets;
 mod quoted;
 mod schema;
 mod strictness;
 mod structural;
 #[cfg(test)]
 mod tests;
+mod version_features;
 
 use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
 use api::validation::meta;
@@ -23,8 +23,8 @@ use api::{FieldErrors, names};
 use value::{Budget, Map, Value};
 
 use self::conversion::conversion;
-use self::facets::{columns, selectable, subresources};
 use self::strictness::Strictness;
+use self::version_features::{columns, selectable, subresources};
 use crate::names::{APPROVED, Approval, approved, is_protected};
 use crate::{OverlappingBuiltIn, Stopwatch};
 
@@ -353,8 +353,8 @@ fn accepted_names(given: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) 
     for (field, before) in [("plural", ""), ("singular", ""), ("kind", MIXED), ("listKind", MIXED)] {
         let name = given.text(field);
         if !name.is_empty() {
-            let judged = if before.is_empty() { name.to_owned() } else { name.to_lowercase() };
-            joined(&at.field(field), name, before, &names::is_dns1035_label(&judged), errors);
+            let checked = if before.is_empty() { name.to_owned() } else { name.to_lowercase() };
+            joined(&at.field(field), name, before, &names::is_dns1035_label(&checked), errors);
         }
     }
     let short = at.field("shortNames");

@@ -144,7 +144,8 @@ fn is_set_of_parts(schema: &Value) -> bool {
 }
 
 fn many_selectable(new: &Value, old: &Value) -> HashSet<String> {
-    let many = |spec: Option<&Value>| spec.items("selectableFields").len() > super::facets::MAX_SELECTABLE;
+    let many =
+        |spec: Option<&Value>| spec.items("selectableFields").len() > super::version_features::MAX_SELECTABLE;
     let mut allowed = HashSet::new();
     if many(Some(old)) && same(new.part("selectableFields"), old.part("selectableFields")) {
         allowed.insert(String::new());

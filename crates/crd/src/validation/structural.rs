@@ -140,7 +140,7 @@ fn invariants(schema: &Value, level: SchemaPosition, at: &At<'_>, errors: &mut F
         if is_resource && metadata.text("type") != "object" {
             errors.invalid(&metadata_at.field("type"), metadata.text("type"), "must be object");
         }
-        if level == SchemaPosition::Root && says_too_much(metadata) {
+        if level == SchemaPosition::Root && restricts_more_than_names(metadata) {
             let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
             errors.forbidden(&metadata_at, detail);
         }
@@ -152,7 +152,7 @@ fn invariants(schema: &Value, level: SchemaPosition, at: &At<'_>, errors: &mut F
 }
 
 /// Whether the schema of `metadata` restricts more than `name` and `generateName`.
-fn says_too_much(metadata: &Value) -> bool {
+fn restricts_more_than_names(metadata: &Value) -> bool {
     let names_only = metadata.map_of("properties").is_none_or(|properties| {
         properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"))
     });

@@ -35,13 +35,18 @@ impl std::error::Error for ConfigErrors {}
 
 /// Limits on the reported errors: their number, and the total bytes after which reporting stops. Paths are not shortened, and a long
 /// name may occur in all of them.
-const MANY: usize = 100;
-const LONG: usize = 4 << 20;
+const MAX_ERRORS: usize = 100;
+const MAX_ERROR_BYTES: usize = 4 << 20;
 
 /// Checks types, undeclared fields, and missing or duplicate keys of keyed lists and sets. `may_repeat` allows duplicate items, which
 /// stored objects may have but configurations may not.
 pub fn check(value: &Value, schema: &Schema, may_repeat: bool) -> Result<(), ConfigErrors> {
-    let mut walk = ConfigCheck { path: Vec::new(), may_repeat, found: ConfigErrors::default(), room: LONG };
+    let mut walk = ConfigCheck {
+        path: Vec::new(),
+        may_repeat,
+        found: ConfigErrors::default(),
+        bytes_left: MAX_ERROR_BYTES,
+    };
     walk.value(value, Typed::root(schema));
     if walk.found.0.is_empty() { Ok(()) } else { Err(walk.found) }
 }
@@ -50,14 +55,14 @@ struct ConfigCheck {
     path: Vec<Element>,
     may_repeat: bool,
     found: ConfigErrors,
-    room: usize,
+    bytes_left: usize,
 }
 
 impl ConfigCheck {
-    fn say(&mut self, what: String) {
-        if self.found.0.len() < MANY && self.room > 0 {
+    fn report(&mut self, what: String) {
+        if self.found.0.len() < MAX_ERRORS && self.bytes_left > 0 {
             let path = path_text(&self.path);
-            self.room = self.room.saturating_sub(path.len() + what.len());
+            self.bytes_left = self.bytes_left.saturating_sub(path.len() + what.len());
             self.found.0.push((path, what));
         }
     }
@@ -71,7 +76,7 @@ impl ConfigCheck {
                 for (key, value) in map.iter() {
                     self.path.push(Element::Field(key.clone()));
                     let Some((child, _)) = typed.field(key) else {
-                        self.say("field not declared in schema".to_owned());
+                        self.report("field not declared in schema".to_owned());
                         self.path.pop();
                         return;
                     };
@@ -80,12 +85,12 @@ impl ConfigCheck {
                 }
             }
             (ValueType::Object(_) | ValueType::Map(_), other) => {
-                self.say(format!("expected map, got {}", shown(other)));
+                self.report(format!("expected map, got {}", shown(other)));
             }
             (ValueType::List(list), Value::List(items)) => {
                 self.list(items, typed, Typed::root(list.items.get()))
             }
-            (ValueType::List(_), other) => self.say(format!("expected list, got {}", shown(other))),
+            (ValueType::List(_), other) => self.report(format!("expected list, got {}", shown(other))),
             (_, scalar) => self.scalar(scalar, typed.schema()),
         }
     }
@@ -103,10 +108,10 @@ impl ConfigCheck {
         for (at, item) in items.iter().enumerate() {
             let element = match associative.element(item) {
                 Ok(element) => element,
-                Err(why) => return self.say(format!("element {at}: {why}")),
+                Err(why) => return self.report(format!("element {at}: {why}")),
             };
             if !self.may_repeat && !seen.insert(element.clone()) {
-                self.say(format!("duplicate entries for key {element}"));
+                self.report(format!("duplicate entries for key {element}"));
             }
             self.path.push(element);
             self.value(item, child);
@@ -118,20 +123,20 @@ impl ConfigCheck {
         let is_number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
         match &schema.value_type {
             ValueType::Int32 | ValueType::Int64 | ValueType::Float if !is_number => {
-                self.say(format!("expected numeric (int or float), got {}", go::type_name(value)));
+                self.report(format!("expected numeric (int or float), got {}", go::type_name(value)));
             }
             ValueType::String(StringEncoding::Plain | StringEncoding::Bytes) if value.as_str().is_none() => {
-                self.say(format!(
+                self.report(format!(
                     "expected string, got &value.valueUnstructured{{Value:{}}}",
-                    go::syntax(&as_read(value), "string", LONG)
+                    go::syntax(&as_read(value), "string", MAX_ERROR_BYTES)
                 ));
             }
             ValueType::Bool if value.as_bool().is_none() => {
-                self.say(format!("expected boolean, got {}", shown(value)));
+                self.report(format!("expected boolean, got {}", shown(value)));
             }
             // Quantities, times and similar types accept any scalar.
             ValueType::String(_) if matches!(value, Value::List(_) | Value::Map(_)) => {
-                self.say(format!("expected any scalar, got {}", shown(value)));
+                self.report(format!("expected any scalar, got {}", shown(value)));
             }
             _ => {}
         }

@@ -83,7 +83,7 @@ fn join(path: &mut String, name: &str) {
 }
 
 /// Whether a typed decoder reads the key at `path` (`spec.containers[0].name`).
-pub(super) fn is_met(schema: &Schema, path: &str) -> bool {
+pub(super) fn is_decoded(schema: &Schema, path: &str) -> bool {
     let mut schema = schema;
     let mut names = path.split('.').peekable();
     while let Some(name) = names.next() {

@@ -1,6 +1,6 @@
 use value::{Value, json, write};
 
-use super::{fill, met_duplicates, normalise, strict_errors};
+use super::{decoded_duplicates, fill, normalise, strict_errors};
 use crate::Schema;
 
 fn kind(kind: &str) -> &'static Schema {
@@ -184,7 +184,7 @@ fn each_strict_error_is_reported_once() {
     let read = json::read(text.as_bytes()).unwrap();
     let mut value = read.value;
     let outcome = normalise(&mut value, kind("v1/Pod"));
-    let mut duplicates = met_duplicates(kind("v1/Pod"), read.duplicates);
+    let mut duplicates = decoded_duplicates(kind("v1/Pod"), read.duplicates);
     duplicates.sort();
     assert_eq!(
         strict_errors(&outcome.unknown, &duplicates),
@@ -195,7 +195,8 @@ fn each_strict_error_is_reported_once() {
             r#"duplicate field "spec.containers[0].name""#,
         ]
     );
-    let raw = met_duplicates(kind("apps/v1/ControllerRevision"), vec!["data.x".into(), "revision".into()]);
+    let raw =
+        decoded_duplicates(kind("apps/v1/ControllerRevision"), vec!["data.x".into(), "revision".into()]);
     assert_eq!(raw, ["revision"]);
     assert_eq!(strict_errors(&["a".into(), "a".into()], &[]).len(), 1);
 }
