@@ -13,7 +13,7 @@ use super::defaults::{DefaultsAllowance, TooLarge};
 use super::json_path::JsonPath;
 use super::node::SchemaNode;
 use super::prune::UnknownFields;
-use super::rules::Rules;
+use super::rules::{RuleSource, Rules};
 use super::stopwatch::Stopwatch;
 use super::strategy::ValidationBounds;
 use super::{defaults, metadata, prune, typed_schema};
@@ -111,7 +111,8 @@ impl CompiledVersion {
 
     /// The rules, compiled on first use; `None` if the schema has none.
     pub(super) fn rules(&self, watch: Option<&dyn Stopwatch>) -> Option<&Rules> {
-        self.rules.get_or_init(|| Rules::compile(&self.node, &self.schema, watch)).as_ref()
+        let source = RuleSource { node: &self.node, schema: &self.schema, is_resource: true };
+        self.rules.get_or_init(|| Rules::compile(source, watch)).as_ref()
     }
 
     /// The value of a selectable field as text, empty if the object has none. `None` if `label` is not a selectable field.

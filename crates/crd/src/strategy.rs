@@ -211,8 +211,7 @@ impl CompiledVersion {
             found.errors.invalid(&At::ROOT, Value::Null, NOT_CHECKED);
             return;
         }
-        let pair = old.map(|old| CorrelatedPair::new(new, old, &self.node));
-        rules.run(&self.node, new, old, pair.as_ref(), bounds, found);
+        rules.run(&self.node, new, old, bounds, found);
     }
 }
 

@@ -7,7 +7,8 @@ use value::{Map, Value};
 
 use super::schema::bad_default;
 use super::strictness::Strictness;
-use crate::{SchemaNode, ValidationBounds, embedded_errors, rules, size, without_unknown};
+use crate::rules::{self, RuleSource};
+use crate::{SchemaNode, ValidationBounds, embedded_errors, size, without_unknown};
 
 /// CEL cost limit of the rules on all defaults of a schema together.
 const BUDGET: i64 = 10_000_000;
@@ -107,8 +108,8 @@ impl DefaultsValidator<'_> {
         crate::defaults_are_valid(default, &defaults_node, &default_at.to_string(), budget, &mut found);
         if found.is_empty() {
             let bounds = ValidationBounds { watch: self.strict.stopwatch.as_deref(), budget };
-            let (errors, left) =
-                rules::check_default(&node, schema, is_resource, default, &default_at, self.budget, bounds);
+            let source = RuleSource { node: &node, schema, is_resource };
+            let (errors, left) = rules::check_default(source, default, &default_at, self.budget, bounds);
             found = errors;
             self.budget = left;
         }

@@ -10,7 +10,8 @@ use value::{Value, write};
 
 use super::quoted;
 use super::strictness::Strictness;
-use crate::{SchemaNode, ValidationRule, field_path, rules};
+use crate::rules::{self, RuleSource};
+use crate::{SchemaNode, ValidationRule, field_path};
 
 /// CEL cost limit of one expression.
 const MOST_PER_RULE: u64 = 10_000_000;
@@ -360,9 +361,10 @@ impl SchemaValidator<'_> {
             self.written(rule, read, readable, &list.index(i));
         }
         let Some(scope) = scope.filter(|_| self.schema_errors.len() == errors_before) else { return };
-        let resource = root || schema.flag("x-kubernetes-embedded-resource");
+        let is_resource = root || schema.flag("x-kubernetes-embedded-resource");
         let watch = self.strict.stopwatch.as_deref();
-        let Some(compiled) = rules::compile(&node.rules, &node, schema, resource, true, watch) else {
+        let source = RuleSource { node: &node, schema, is_resource };
+        let Some(compiled) = rules::compile(source, true, watch) else {
             let detail = "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
             self.rule_errors.internal(&list, detail);
             return;
