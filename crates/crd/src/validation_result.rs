@@ -63,7 +63,7 @@ pub(super) struct Problem<'a> {
     pub(super) field: Option<String>,
     pub(super) kind: FieldErrorKind,
     pub(super) value: Option<Value>,
-    pub(super) words: ProblemText<'a>,
+    pub(super) text: ProblemText<'a>,
 }
 
 /// The text of a problem. Text that depends on the length of the CRD is built only when it is reported, because most problems found in
@@ -82,30 +82,30 @@ pub(super) enum ProblemText<'a> {
 impl Problem<'_> {
     /// How many bytes the problem holds, including its value. Text borrowed from the CRD is not counted.
     fn bytes(&self) -> usize {
-        let words = match &self.words {
+        let text = match &self.text {
             ProblemText::Plain(message) => message.len(),
             ProblemText::Both { detail, message } => detail.len() + message.len(),
             ProblemText::OneOf(_) | ProblemText::Match(_) => 0,
         };
-        words + self.field.as_ref().map_or(0, String::len) + self.value.as_ref().map_or(0, size)
+        text + self.field.as_ref().map_or(0, String::len) + self.value.as_ref().map_or(0, size)
     }
 
     /// The detail, and the message that identifies duplicates.
     fn detail_and_message(&self) -> (String, String) {
         let path = self.field.as_deref().unwrap_or_default();
-        match &self.words {
+        match &self.text {
             ProblemText::Plain(message) => (message.clone(), message.clone()),
             ProblemText::Both { detail, message } => (detail.clone(), message.clone()),
             ProblemText::OneOf(values) => {
-                let words: Vec<String> = values
+                let allowed: Vec<String> = values
                     .iter()
                     .map(|allowed| match allowed {
                         Value::String(text) => text.to_string(),
                         other => write::to_string(other),
                     })
                     .collect();
-                let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                let detail = FieldError::not_supported(&value::Path::root(), Value::Null, &words).detail;
+                let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
+                let detail = FieldError::not_supported(&value::Path::root(), Value::Null, &allowed).detail;
                 let message = format!("{path} in body should be one of {detail}");
                 (detail, message)
             }
@@ -133,8 +133,8 @@ impl ValidationSettings<'_> {
     }
 
     /// Settings for the parts of a value, which are not described once the limit of problems is reached.
-    pub(super) fn inside(self, verdict: &ValidationResult<'_>) -> Self {
-        ValidationSettings { describes: self.describes && verdict.has_room(), ..self }
+    pub(super) fn inside(self, result: &ValidationResult<'_>) -> Self {
+        ValidationSettings { describes: self.describes && result.has_room(), ..self }
     }
 }
 
@@ -147,17 +147,17 @@ pub(super) struct ValidationResult<'a> {
     bytes: usize,
     pub(super) matched: u64,
     /// Whether a check failed, even if it is not described.
-    wrong: bool,
+    failed: bool,
     describes: bool,
 }
 
 impl<'a> ValidationResult<'a> {
-    pub(super) fn new(walk: ValidationSettings<'_>) -> Self {
-        ValidationResult { describes: walk.describes, ..ValidationResult::default() }
+    pub(super) fn new(settings: ValidationSettings<'_>) -> Self {
+        ValidationResult { describes: settings.describes, ..ValidationResult::default() }
     }
 
     pub(super) fn is_valid(&self) -> bool {
-        !self.wrong
+        !self.failed
     }
 
     /// Whether another problem can be stored and reported.
@@ -166,37 +166,37 @@ impl<'a> ValidationResult<'a> {
     }
 
     /// Discards all problems, because the value did not change.
-    pub(super) fn forgive(&mut self) {
+    pub(super) fn discard_problems(&mut self) {
         self.problems.clear();
         self.bytes = 0;
-        self.wrong = false;
+        self.failed = false;
     }
 
     pub(super) fn merge(&mut self, other: ValidationResult<'a>) {
         self.matched += other.matched;
-        self.wrong |= other.wrong;
+        self.failed |= other.failed;
         for (bytes, problem) in other.problems {
             if !self.has_room() {
                 break;
             }
-            self.keep(bytes, problem);
+            self.store(bytes, problem);
         }
     }
 
-    fn keep(&mut self, bytes: usize, problem: Problem<'a>) {
+    fn store(&mut self, bytes: usize, problem: Problem<'a>) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.problems.push((bytes, problem));
     }
 
     pub(super) fn push(&mut self, problem: impl FnOnce() -> Problem<'a>) {
-        self.wrong = true;
+        self.failed = true;
         if self.describes && self.has_room() {
             let problem = problem();
-            self.keep(problem.bytes(), problem);
+            self.store(problem.bytes(), problem);
         }
     }
 
-    pub(super) fn wrong(
+    pub(super) fn add_problem(
         &mut self,
         path: &ValuePath<'_>,
         kind: FieldErrorKind,
@@ -207,44 +207,45 @@ impl<'a> ValidationResult<'a> {
             field: Some(path.to_string()),
             kind,
             value: Some(value.into()),
-            words: ProblemText::Plain(message.to_string()),
+            text: ProblemText::Plain(message.to_string()),
         });
     }
 
+    /// Adds a problem with the message "PATH in body REQUIREMENT".
     pub(super) fn invalid(
         &mut self,
         path: &ValuePath<'_>,
         value: impl Into<Value>,
-        words: fmt::Arguments<'_>,
+        requirement: fmt::Arguments<'_>,
     ) {
-        self.wrong(path, FieldErrorKind::Invalid, value, format_args!("{path} in body {words}"));
+        self.add_problem(path, FieldErrorKind::Invalid, value, format_args!("{path} in body {requirement}"));
     }
 
     /// Adds a problem of the object as a whole.
-    pub(super) fn whole(&mut self, message: fmt::Arguments<'_>) {
+    pub(super) fn add_object_problem(&mut self, message: fmt::Arguments<'_>) {
         self.push(|| Problem {
             field: None,
             kind: FieldErrorKind::Invalid,
             value: Some("".into()),
-            words: ProblemText::Plain(message.to_string()),
+            text: ProblemText::Plain(message.to_string()),
         });
     }
 
-    pub(super) fn wrong_type(&mut self, path: &ValuePath<'_>, wanted: &str, found: &str) {
+    pub(super) fn wrong_type(&mut self, path: &ValuePath<'_>, expected: &str, found: &str) {
         if self.describes {
             let found_text = quote(found);
-            let message = format_args!("{path} in body must be of type {wanted}: {found_text}");
-            self.wrong(path, FieldErrorKind::TypeInvalid, found, message);
+            let message = format_args!("{path} in body must be of type {expected}: {found_text}");
+            self.add_problem(path, FieldErrorKind::TypeInvalid, found, message);
         }
-        self.wrong = true;
+        self.failed = true;
     }
 }
 
 /// Reports each distinct problem once, with fields below `base`.
-pub(super) fn report(verdict: ValidationResult<'_>, base: &str, errors: &mut FieldErrors) {
-    if !verdict.is_valid() && verdict.problems.is_empty() {
+pub(super) fn report(result: ValidationResult<'_>, base: &str, errors: &mut FieldErrors) {
+    if !result.is_valid() && result.problems.is_empty() {
         // A failed validation must report an error even if no problem was described.
-        let detail = "the value does not fulfil its schema".to_owned();
+        let detail = "the value does not match its schema".to_owned();
         errors.push(FieldError {
             kind: FieldErrorKind::Forbidden,
             field: base.to_owned(),
@@ -254,7 +255,7 @@ pub(super) fn report(verdict: ValidationResult<'_>, base: &str, errors: &mut Fie
     }
     let mut messages: HashSet<String> = HashSet::new();
     let mut reported = 0;
-    for (bytes, problem) in verdict.problems {
+    for (bytes, problem) in result.problems {
         if reported > MAX_REPORTED_BYTES {
             break;
         }

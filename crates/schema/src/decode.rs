@@ -238,7 +238,7 @@ impl<'a> Normaliser<'a> {
                 }
             }
             (ValueType::String(StringEncoding::Time | StringEncoding::MicroTime), _) => {
-                self.time(value, schema)
+                self.time(value, schema);
             }
             (ValueType::String(StringEncoding::IntOrString), _) => self.int_or_string(value),
             (ValueType::String(StringEncoding::Quantity), _) => self.quantity(value),

@@ -88,7 +88,7 @@ impl ConfigCheck {
                 self.report(format!("expected map, got {}", shown(other)));
             }
             (ValueType::List(list), Value::List(items)) => {
-                self.list(items, typed, Typed::root(list.items.get()))
+                self.list(items, typed, Typed::root(list.items.get()));
             }
             (ValueType::List(_), other) => self.report(format!("expected list, got {}", shown(other))),
             (_, scalar) => self.scalar(scalar, typed.schema()),
