@@ -125,7 +125,7 @@ pub(super) fn embedded(value: &Value, map: &Map, at: &At<'_>, errors: &mut Field
         match map.get(key) {
             None => errors.required(&field_at, ""),
             Some(Value::String(text)) if text.is_empty() => {
-                errors.invalid(&field_at, "", "must not be empty")
+                errors.invalid(&field_at, "", "must not be empty");
             }
             Some(Value::String(text)) if key == "apiVersion" => {
                 if let Err(error) = GroupVersion::parse(text) {

@@ -243,8 +243,8 @@ fn string<'a>(
             }
             Err(error) => {
                 let pattern = &pattern.text;
-                let words = format_args!("should match '{pattern}, but pattern is invalid: {error}'");
-                result.invalid(path, text.clone(), words);
+                let requirement = format_args!("should match '{pattern}, but pattern is invalid: {error}'");
+                result.invalid(path, text.clone(), requirement);
             }
         }
     }

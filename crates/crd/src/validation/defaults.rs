@@ -18,9 +18,21 @@ const BYTES_OF_STEP: usize = 16;
 
 /// Validates the defaults in the schema of a whole resource.
 pub(super) fn check(schema: &Value, at: &At<'_>, strict: &Strictness) -> FieldErrors {
-    let mut walk = DefaultsValidator { errors: FieldErrors::new(), budget: BUDGET, strict };
-    walk.schema(schema, at, true, &[], false);
-    walk.errors
+    let mut validator = DefaultsValidator { errors: FieldErrors::new(), budget: BUDGET, strict };
+    let location = SchemaLocation { at, is_resource: true, around: &[], inside_metadata: false };
+    validator.schema(schema, location);
+    validator.errors
+}
+
+/// Position of a schema in the schema of the resource that contains it.
+#[derive(Clone, Copy)]
+struct SchemaLocation<'a> {
+    at: &'a At<'a>,
+    /// Whether the schema describes a whole resource.
+    is_resource: bool,
+    /// The path from the enclosing resource to the schema: field names, and `None` for list items.
+    around: &'a [Option<&'a str>],
+    inside_metadata: bool,
 }
 
 struct DefaultsValidator<'s> {
@@ -30,27 +42,23 @@ struct DefaultsValidator<'s> {
 }
 
 impl DefaultsValidator<'_> {
-    /// `around` is the path from the enclosing resource to the schema: field names, and `None` for list items.
-    fn schema(
-        &mut self,
-        schema: &Value,
-        at: &At<'_>,
-        resource: bool,
-        around: &[Option<&str>],
-        inside_metadata: bool,
-    ) {
-        let is_resource = resource || schema.flag("x-kubernetes-embedded-resource");
-        let (around, inside_metadata) =
-            if is_resource { (&[][..], false) } else { (around, inside_metadata) };
+    fn schema(&mut self, schema: &Value, location: SchemaLocation<'_>) {
+        let location = if location.is_resource || schema.flag("x-kubernetes-embedded-resource") {
+            SchemaLocation { is_resource: true, around: &[], inside_metadata: false, ..location }
+        } else {
+            location
+        };
+        let SchemaLocation { at, is_resource, around, inside_metadata } = location;
         if let Some(default) = schema.part("default") {
-            self.default(schema, default, at, is_resource, around, inside_metadata);
+            self.default(schema, default, location);
         }
         if self.is_ended() {
             return;
         }
         if let Some(items) = schema.part("items") {
-            let way: Vec<Option<&str>> = around.iter().copied().chain([None]).collect();
-            self.schema(items, &at.field("items"), false, &way, inside_metadata);
+            let around: Vec<Option<&str>> = around.iter().copied().chain([None]).collect();
+            let at = &at.field("items");
+            self.schema(items, SchemaLocation { at, is_resource: false, around: &around, inside_metadata });
         }
         let properties = at.field("properties");
         for (name, property) in schema.entries("properties") {
@@ -58,8 +66,12 @@ impl DefaultsValidator<'_> {
                 return;
             }
             let meta = is_resource && matches!(name, "metadata" | "apiVersion" | "kind");
-            let way: Vec<Option<&str>> = around.iter().copied().chain([Some(name)]).collect();
-            self.schema(property, &properties.key(name), false, &way, inside_metadata || meta);
+            let around: Vec<Option<&str>> = around.iter().copied().chain([Some(name)]).collect();
+            let (at, inside_metadata) = (&properties.key(name), inside_metadata || meta);
+            self.schema(
+                property,
+                SchemaLocation { at, is_resource: false, around: &around, inside_metadata },
+            );
         }
     }
 
@@ -67,15 +79,8 @@ impl DefaultsValidator<'_> {
         self.budget < 0 || self.strict.budget.check().is_err()
     }
 
-    fn default(
-        &mut self,
-        schema: &Value,
-        default: &Value,
-        at: &At<'_>,
-        is_resource: bool,
-        around: &[Option<&str>],
-        inside_metadata: bool,
-    ) {
+    fn default(&mut self, schema: &Value, default: &Value, location: SchemaLocation<'_>) {
+        let SchemaLocation { at, is_resource, around, inside_metadata } = location;
         let default_at = at.field("default");
         // Nested defaults read the innermost schema once per default. If this ends the budget, the check below reports it.
         let _ = self.strict.budget.spend((size(schema) / BYTES_OF_STEP) as u64);

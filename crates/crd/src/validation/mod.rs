@@ -133,7 +133,28 @@ fn joined(at: &At<'_>, text: &str, before: &str, wrong: &[String], errors: &mut 
 }
 
 fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
-    let group = spec.text("group");
+    group_rules(spec.text("group"), errors);
+    one_of(spec.text("scope"), &["Cluster", "Namespaced"], &SPEC.field("scope"), errors);
+    schemas_required(spec, strict, errors);
+    if spec.flag("preserveUnknownFields") && strictness::any(spec, &|schema| schema.part("default").is_some())
+    {
+        let detail = "must be false in order to use defaults in the schema";
+        errors.invalid(&SPEC.field("preserveUnknownFields"), true, detail);
+    }
+    versions_rules(spec, strict, errors);
+    let names_at = SPEC.field("names");
+    let given = spec.part("names");
+    for field in ["plural", "singular", "kind", "listKind"] {
+        if given.text(field).is_empty() {
+            errors.required(&names_at.field(field), "");
+        }
+    }
+    accepted_names(given, &names_at, errors);
+    common_rules(spec, strict, errors);
+    conversion(spec, strict, errors);
+}
+
+fn group_rules(group: &str, errors: &mut FieldErrors) {
     let wrong = names::is_dns1123_subdomain(group);
     if group.is_empty() {
         errors.required(&SPEC.field("group"), "");
@@ -142,37 +163,36 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
     } else if !group.contains('.') {
         errors.invalid(&SPEC.field("group"), group, "should be a domain with at least one dot");
     }
-    one_of(spec.text("scope"), &["Cluster", "Namespaced"], &SPEC.field("scope"), errors);
-    let versions = spec.items("versions");
+}
+
+/// Requires a schema for each version, unless all versions have the same.
+fn schemas_required(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
+    if spec.part("validation").part("openAPIV3Schema").is_some() {
+        return;
+    }
     let list = SPEC.field("versions");
-    let preserves = spec.flag("preserveUnknownFields");
-    if spec.part("validation").part("openAPIV3Schema").is_none() {
-        for (i, version) in versions.iter().enumerate() {
-            if version.part("schema").part("openAPIV3Schema").is_some() {
-                continue;
-            }
-            let at = list.index(i);
-            let at = at.field("schema.openAPIV3Schema");
-            if strict.schemas {
-                errors.required(&at, "");
-            } else if !preserves && version.flag("served") {
-                errors.required(&at, "because otherwise all fields are pruned");
-            }
+    for (i, version) in spec.items("versions").iter().enumerate() {
+        if version.part("schema").part("openAPIV3Schema").is_some() {
+            continue;
+        }
+        let at = list.index(i);
+        let at = at.field("schema.openAPIV3Schema");
+        if strict.schemas {
+            errors.required(&at, "");
+        } else if !spec.flag("preserveUnknownFields") && version.flag("served") {
+            errors.required(&at, "because otherwise all fields are pruned");
         }
     }
-    if preserves && strictness::any(spec, &|schema| schema.part("default").is_some()) {
-        let detail = "must be false in order to use defaults in the schema";
-        errors.invalid(&SPEC.field("preserveUnknownFields"), true, detail);
-    }
+}
+
+fn versions_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
+    let versions = spec.items("versions");
+    let list = SPEC.field("versions");
     for (i, version) in versions.iter().enumerate() {
         let at = list.index(i);
         let name = version.text("name");
         joined(&at.field("name"), name, "", &names::is_dns1035_label(name), errors);
-        let subresources = if spec.part("subresources").is_some() {
-            spec.part("subresources")
-        } else {
-            version.part("subresources")
-        };
+        let subresources = spec.part("subresources").or_else(|| version.part("subresources"));
         version_rules(version, subresources, strict, &at, errors);
     }
     if Repeated::of_field(versions, "name").any() {
@@ -183,22 +203,14 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
         errors.invalid_json(&list, &quoted::versions(spec), detail);
     }
     if let Some(first) = versions.first().filter(|first| !first.text("name").is_empty()) {
-        joined(
-            &SPEC.field("version"),
-            first.text("name"),
-            "",
-            &names::is_dns1035_label(first.text("name")),
-            errors,
-        );
+        let name = first.text("name");
+        joined(&SPEC.field("version"), name, "", &names::is_dns1035_label(name), errors);
     }
-    let names_at = SPEC.field("names");
-    let given = spec.part("names");
-    for field in ["plural", "singular", "kind", "listKind"] {
-        if given.text(field).is_empty() {
-            errors.required(&names_at.field(field), "");
-        }
-    }
-    accepted_names(given, &names_at, errors);
+}
+
+/// Validates the settings that are common to all versions.
+fn common_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
+    let versions = spec.items("versions");
     let any_status = spec.part("subresources").part("status").is_some()
         || versions.iter().any(|version| version.part("subresources").part("status").is_some());
     let first = versions.first().text("name");
@@ -206,24 +218,26 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
     validation(spec.part("validation"), any_status, strict, unchanged, &SPEC.field("validation"), errors);
     subresources(spec.part("subresources"), &SPEC.field("subresources"), errors);
     columns(spec.items("additionalPrinterColumns"), &SPEC.field("additionalPrinterColumns"), errors);
-    if !spec.items("selectableFields").is_empty() {
-        let at = SPEC.field("selectableFields");
-        match spec.part("validation") {
-            None => errors.invalid(&at, "", "may only be set when validations.schema is included"),
-            Some(validation) => {
-                selectable(
-                    &SPEC.field("schema.openAPIV3Schema"),
-                    spec.items("selectableFields"),
-                    validation.part("openAPIV3Schema"),
-                    strict,
-                    "",
-                    &at,
-                    errors,
-                );
-            }
+    let fields = spec.items("selectableFields");
+    if fields.is_empty() {
+        return;
+    }
+    let at = SPEC.field("selectableFields");
+    match spec.part("validation") {
+        None => errors.invalid(&at, "", "may only be set when validations.schema is included"),
+        Some(validation) => {
+            let schema = validation.part("openAPIV3Schema");
+            report_unreadable(schema, &SPEC.field("schema.openAPIV3Schema"), errors);
+            selectable(fields, schema, strict.many_selectable.contains(""), &at, errors);
         }
     }
-    conversion(spec, strict, errors);
+}
+
+/// Reports a schema in which selectable fields cannot be looked up.
+fn report_unreadable(schema: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
+    if let Some(why) = schema.and_then(structural::unreadable) {
+        errors.invalid(at, "", why);
+    }
 }
 
 /// Rejects CRDs whose objects would share a storage directory with a built-in resource. Kubernetes accepts such CRDs.
@@ -274,8 +288,9 @@ fn version_rules(
                 errors.invalid(&fields_at, "", detail);
             }
             schema => {
-                let of = at.field("schema.openAPIV3Schema");
-                selectable(&of, fields, schema, strict, name, &fields_at, errors);
+                report_unreadable(schema, &at.field("schema.openAPIV3Schema"), errors);
+                let may_exceed = strict.many_selectable.contains(name);
+                selectable(fields, schema, may_exceed, &fields_at, errors);
             }
         }
     }

@@ -6,8 +6,6 @@ use api::FieldErrors;
 use api::validation::fields::{At, Read, Report};
 use value::Value;
 
-use super::strictness::Strictness;
-use super::structural::unreadable;
 use crate::{SchemaNode, field_path};
 
 /// Limit on the selectable fields of a version.
@@ -76,19 +74,14 @@ pub(super) fn subresources(subresources: Option<&Value>, at: &At<'_>, errors: &m
     }
 }
 
-/// `schema_at` is the path under which an unreadable schema is reported.
+/// Validates the selectable fields of a version. `may_exceed` permits more than [`MAX_SELECTABLE`] of them.
 pub(super) fn selectable(
-    schema_at: &At<'_>,
     fields: &[Value],
     schema: Option<&Value>,
-    strict: &Strictness,
-    version: &str,
+    may_exceed: bool,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
-    if let Some(why) = schema.and_then(unreadable) {
-        errors.invalid(schema_at, "", why);
-    }
     let node = schema.map(SchemaNode::read).unwrap_or_default();
     let mut seen: HashSet<String> = HashSet::new();
     for (i, field) in fields.iter().enumerate() {
@@ -118,7 +111,7 @@ pub(super) fn selectable(
             errors.duplicate(&path_at, path);
         }
     }
-    if seen.len() > MAX_SELECTABLE && !strict.many_selectable.contains(version) {
+    if seen.len() > MAX_SELECTABLE && !may_exceed {
         errors.too_many(at, seen.len(), MAX_SELECTABLE);
     }
 }
