@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 mod conversion;
 mod defaults;
+mod extensions;
 mod quoted;
 mod schema;
 mod strictness;

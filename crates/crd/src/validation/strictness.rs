@@ -9,7 +9,7 @@ use api::validation::repeated::first_by;
 use value::{Budget, Value};
 
 use super::CrdValidationContext;
-use super::{schema, structural};
+use super::{extensions, structural};
 use crate::Stopwatch;
 
 /// The rules that apply to a CRD.
@@ -91,7 +91,7 @@ impl Strictness {
             atomic_sets: !any(&is_set_of_parts),
             list_keys: !any(&|schema| {
                 let mut errors = FieldErrors::new();
-                schema::list_keys(schema, &At::ROOT, &mut errors);
+                extensions::list_keys(schema, &At::ROOT, &mut errors);
                 !errors.is_empty()
             }),
             ca_bundle: established

@@ -67,7 +67,7 @@ pub(super) fn violations(schema: &Value, at: &At<'_>) -> FieldErrors {
     errors
 }
 
-fn invariants(schema: &Value, level: SchemaPosition, at: &At<'_>, errors: &mut FieldErrors) {
+fn invariants(schema: &Value, position: SchemaPosition, at: &At<'_>, errors: &mut FieldErrors) {
     let kind = schema.text("type");
     let embedded = schema.flag("x-kubernetes-embedded-resource");
     let int_or_string = schema.flag("x-kubernetes-int-or-string");
@@ -84,7 +84,7 @@ fn invariants(schema: &Value, level: SchemaPosition, at: &At<'_>, errors: &mut F
     let additional = schema.part("additionalProperties");
     if let Some(additional) = additional {
         let additional_at = at.field("additionalProperties");
-        if level == SchemaPosition::Root {
+        if position == SchemaPosition::Root {
             errors.forbidden(&additional_at, "must not be used at the root");
         }
         if additional.as_map().is_some() {
@@ -102,7 +102,7 @@ fn invariants(schema: &Value, level: SchemaPosition, at: &At<'_>, errors: &mut F
     let skip_any_of = is_int_or_string(schema.items("anyOf"));
     let skip_first =
         schema.items("allOf").first().is_some_and(|first| is_int_or_string(first.items("anyOf")));
-    restrictions(schema, skip_any_of, skip_first, level, at, errors);
+    restrictions(schema, skip_any_of, skip_first, position, at, errors);
     let type_at = at.field("type");
     if embedded && kind != "object" {
         let detail = "must be object if x-kubernetes-embedded-resource is true";
@@ -112,7 +112,7 @@ fn invariants(schema: &Value, level: SchemaPosition, at: &At<'_>, errors: &mut F
             errors.invalid(&type_at, kind, detail);
         }
     } else if kind.is_empty() && !int_or_string && !preserve {
-        let detail = match level {
+        let detail = match position {
             SchemaPosition::Root => "must not be empty at the root",
             SchemaPosition::Item => "must not be empty for specified array items",
             SchemaPosition::Field => "must not be empty for specified object fields",
@@ -123,10 +123,25 @@ fn invariants(schema: &Value, level: SchemaPosition, at: &At<'_>, errors: &mut F
         let detail = "must not be used if x-kubernetes-embedded-resource is set";
         errors.forbidden(&at.field("additionalProperties"), detail);
     }
-    if level == SchemaPosition::Root && !kind.is_empty() && kind != "object" {
+    if position == SchemaPosition::Root && !kind.is_empty() && kind != "object" {
         errors.invalid(&type_at, kind, "must be object at the root");
     }
-    let is_resource = level == SchemaPosition::Root || embedded;
+    resource_properties(schema, position, embedded, &properties, errors);
+    if embedded && !preserve && schema.map_of("properties").is_none_or(value::Map::is_empty) {
+        let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+        errors.required(&properties, detail);
+    }
+}
+
+/// Checks the types of `apiVersion`, `kind` and `metadata`, which every resource has.
+fn resource_properties(
+    schema: &Value,
+    position: SchemaPosition,
+    embedded: bool,
+    properties: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    let is_resource = position == SchemaPosition::Root || embedded;
     for name in ["kind", "apiVersion"] {
         if let Some(property) = schema.part("properties").part(name).filter(|_| is_resource)
             && property.text("type") != "string"
@@ -140,14 +155,10 @@ fn invariants(schema: &Value, level: SchemaPosition, at: &At<'_>, errors: &mut F
         if is_resource && metadata.text("type") != "object" {
             errors.invalid(&metadata_at.field("type"), metadata.text("type"), "must be object");
         }
-        if level == SchemaPosition::Root && restricts_more_than_names(metadata) {
+        if position == SchemaPosition::Root && restricts_more_than_names(metadata) {
             let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
             errors.forbidden(&metadata_at, detail);
         }
-    }
-    if embedded && !preserve && schema.map_of("properties").is_none_or(value::Map::is_empty) {
-        let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
-        errors.required(&properties, detail);
     }
 }
 
@@ -163,7 +174,7 @@ fn restricts_more_than_names(metadata: &Value) -> bool {
 
 /// Go names of the fields that a schema has in its structural form. There, an empty list may count as absent, and fields that
 /// Kubernetes does not support are never set.
-fn specified(schema: &Value, level: SchemaPosition) -> impl Iterator<Item = &'static str> {
+fn specified(schema: &Value, position: SchemaPosition) -> impl Iterator<Item = &'static str> {
     let empty = |field: &str| match schema.part(field) {
         None | Some(Value::Bool(false)) => true,
         Some(Value::List(items)) => items.is_empty(),
@@ -177,9 +188,10 @@ fn specified(schema: &Value, level: SchemaPosition) -> impl Iterator<Item = &'st
         "AllOf" => !empty("allOf"),
         "AnyOf" => !empty("anyOf"),
         "OneOf" => !empty("oneOf"),
-        "Properties" => level != SchemaPosition::Field || !empty("properties"),
+        "Properties" => position != SchemaPosition::Field || !empty("properties"),
         "AdditionalProperties" => {
-            level == SchemaPosition::Field || schema.part("additionalProperties") != Some(&Value::Bool(false))
+            position == SchemaPosition::Field
+                || schema.part("additionalProperties") != Some(&Value::Bool(false))
         }
         _ => true,
     })
@@ -197,24 +209,24 @@ fn restrictions(
     schema: &Value,
     skip_any_of: bool,
     skip_first_all_of: bool,
-    level: SchemaPosition,
+    position: SchemaPosition,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
     let list = at.field("anyOf");
     for (i, inner) in schema.items("anyOf").iter().enumerate().filter(|_| !skip_any_of) {
-        nested(inner, false, level, &list.index(i), errors);
+        nested(inner, false, position, &list.index(i), errors);
     }
     let list = at.field("allOf");
     for (i, inner) in schema.items("allOf").iter().enumerate() {
-        nested(inner, skip_first_all_of && i == 0, level, &list.index(i), errors);
+        nested(inner, skip_first_all_of && i == 0, position, &list.index(i), errors);
     }
     let list = at.field("oneOf");
     for (i, inner) in schema.items("oneOf").iter().enumerate() {
-        nested(inner, false, level, &list.index(i), errors);
+        nested(inner, false, position, &list.index(i), errors);
     }
     if let Some(inner) = schema.part("not") {
-        nested(inner, false, level, &at.field("not"), errors);
+        nested(inner, false, position, &at.field("not"), errors);
     }
     let pattern = schema.text("pattern");
     if !pattern.is_empty()
@@ -226,10 +238,16 @@ fn restrictions(
 }
 
 /// Checks a schema nested in `allOf`, `anyOf`, `oneOf` or `not`.
-fn nested(schema: &Value, skip_any_of: bool, level: SchemaPosition, at: &At<'_>, errors: &mut FieldErrors) {
-    restrictions(schema, skip_any_of, false, level, at, errors);
+fn nested(
+    schema: &Value,
+    skip_any_of: bool,
+    position: SchemaPosition,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    restrictions(schema, skip_any_of, false, position, at, errors);
     if let Some(items) = schema.part("items") {
-        nested(items, false, level, &at.field("items"), errors);
+        nested(items, false, position, &at.field("items"), errors);
     }
     let properties = at.field("properties");
     for (name, property) in schema.entries("properties") {
