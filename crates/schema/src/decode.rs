@@ -7,26 +7,27 @@
 //! `containers: null`). It runs last, so that defaulting and validation see absent fields as absent.
 
 mod base64_go;
+mod empty;
 mod fill;
 mod path;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod type_mismatch;
 mod unconvertible;
 
-use api::field::quote;
 use api::time::Timestamp;
 use value::quantity::Quantity;
 use value::{Map, Str, Value, write};
 
-use crate::{Object, Omit, Property, Schema, SchemaOr, StringEncoding, ValueType};
+use crate::{Object, Schema, SchemaOr, StringEncoding, ValueType};
 
+pub use empty::empty_lists;
+use empty::{DropContext, is_dropped};
 pub use fill::fill;
 use path::{DecodeStep, Stack};
+pub use strict::{strict_errors, strict_errors_of};
 pub use type_mismatch::TypeMismatch;
-
-/// Limit on the reported strict errors.
-const MAX_STRICT_ERRORS: usize = 100;
 
 /// Result of [`normalise`] and [`convert`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,29 +47,6 @@ impl NormaliseOutcome {
 
 /// The type of schemas in a CRD.
 const SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
-
-/// Lists and maps that validation rejects when empty but accepts when absent, so they must not be dropped here.
-const NEVER_STORED_EMPTY: [&str; 3] = ["nodeSelectorTerms", "attestations", "attestationClaims"];
-
-/// Lists that validation rejects in combination with other fields even if they are empty: the struct, its lists, and the condition.
-type EmptyListRule = (&'static str, &'static [&'static str], fn(&Map) -> bool);
-
-const REFUSED_EMPTY: [EmptyListRule; 4] = [
-    ("resource.v1.ResourceSliceSpec", SLICE_PARTS, has_both_parts),
-    ("resource.v1beta1.ResourceSliceSpec", SLICE_PARTS, has_both_parts),
-    ("resource.v1beta2.ResourceSliceSpec", SLICE_PARTS, has_both_parts),
-    // These belong to an exact request, which must name a device class and cannot have alternatives.
-    ("resource.v1beta1.DeviceRequest", &["derivedAttributes", "selectors", "tolerations"], |request| {
-        request.get("firstAvailable").and_then(Value::as_list).is_some_and(|list| !list.is_empty())
-            || request.get("deviceClassName").and_then(Value::as_str).is_none_or(str::is_empty)
-    }),
-];
-
-const SLICE_PARTS: &[&str] = &["devices", "sharedCounters"];
-
-fn has_both_parts(spec: &Map) -> bool {
-    SLICE_PARTS.iter().all(|part| spec.get(part).is_some_and(|part| !part.is_null()))
-}
 
 /// Checks types against the schema, drops unknown fields and empty values, and converts quantities and times to their canonical form.
 pub fn normalise(value: &mut Value, schema: &Schema) -> NormaliseOutcome {
@@ -102,55 +80,6 @@ fn walk(value: &mut Value, schema: &Schema, words: ErrorWording) -> NormaliseOut
     };
     walk.value(value, schema);
     NormaliseOutcome { mismatches: walk.mismatches, unknown: walk.unknown }
-}
-
-/// The paths of empty lists in fields that are always written. [`normalise`] drops them as if they were absent, but for field ownership
-/// the difference matters.
-pub fn empty_lists(object: &Value, schema: &Schema) -> Vec<Vec<Str>> {
-    let (Some(map), ValueType::Object(of)) = (object.as_map(), &schema.value_type) else { return Vec::new() };
-    let mut found = Vec::new();
-    for (key, value) in map.iter() {
-        let Some(property) = of.property(key) else { continue };
-        match value {
-            Value::List(items) if items.is_empty() && property.omit == Omit::Never => {
-                found.push(vec![key.clone()]);
-            }
-            Value::Map(_) => {
-                for mut path in empty_lists(value, property.schema.get()) {
-                    path.insert(0, key.clone());
-                    found.push(path);
-                }
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-/// The strict errors for unknown and duplicate fields, formatted as in Kubernetes.
-pub fn strict_errors(unknown: &[String], duplicates: &[String]) -> Vec<String> {
-    strict_errors_of(&[], unknown, duplicates)
-}
-
-/// Like [`strict_errors`], in the order in which the fields occur in the JSON `text`.
-pub fn strict_errors_of(text: &[u8], unknown: &[String], duplicates: &[String]) -> Vec<String> {
-    let unknown = unknown.iter().map(|path| (path.as_str(), "unknown field"));
-    let mut found: Vec<(&str, &str)> =
-        unknown.chain(duplicates.iter().map(|path| (path.as_str(), "duplicate field"))).collect();
-    if found.len() > 1 && !text.is_empty() {
-        let paths: Vec<&str> = found.iter().map(|(path, _)| *path).collect();
-        let mut by_offset: Vec<_> = value::json::offsets(text, &paths).into_iter().zip(found).collect();
-        by_offset.sort_by_key(|(offset, _)| *offset);
-        found = by_offset.into_iter().map(|(_, complaint)| complaint).collect();
-    }
-    let mut errors: Vec<String> = Vec::new();
-    for (path, what) in found {
-        let error = format!("{what} {}", quote(path));
-        if errors.len() < MAX_STRICT_ERRORS && !errors.contains(&error) {
-            errors.push(error);
-        }
-    }
-    errors
 }
 
 /// Selects the duplicate keys that a typed decoder would notice. It does not look into unknown fields and raw JSON.
@@ -277,15 +206,14 @@ impl<'a> Normaliser<'a> {
     fn object(&mut self, map: &mut Map, object: &'a Object, schema: &'a Schema) {
         // Both are sorted, so one pass over the two of them finds every field.
         let mut properties = object.properties.iter().peekable();
-        let never_dropped =
-            REFUSED_EMPTY.iter().find(|(name, _, refused)| *name == schema.name && refused(map));
-        let never_dropped = never_dropped.map_or(&[][..], |(_, lists, _)| *lists);
+        let never_dropped = empty::rejected_lists(schema, map);
         // CRD validation distinguishes empty from absent values; `fill` drops the empty ones later.
         let is_schema = schema.name == SCHEMA;
+        let context = DropContext { preserves_empty: self.preserves_empty, is_root: self.stack.is_root() };
         map.retain(|key, value| {
             while properties.next_if(|property| property.name < *key).is_some() {}
             let Some(property) = properties.next_if(|property| property.name == *key) else {
-                if self.lenient == 0 && self.unknown.len() < MAX_STRICT_ERRORS {
+                if self.lenient == 0 && self.unknown.len() < strict::MAX_STRICT_ERRORS {
                     self.unknown.push(self.stack.strict_path(key));
                 }
                 return false;
@@ -297,61 +225,9 @@ impl<'a> Normaliser<'a> {
             self.value(value, property.schema.get());
             self.stack.pop();
             never_dropped.contains(&key.as_str())
-                || is_schema && is_empty_container(value, property)
-                || !self.is_dropped(value, property)
+                || is_schema && empty::is_empty_container(value, property)
+                || !is_dropped(value, property, context)
         });
-    }
-
-    /// Whether a typed round trip drops the field.
-    fn is_dropped(&self, value: &Value, property: &Property) -> bool {
-        // Raw JSON is opaque bytes, so it is never empty.
-        if matches!(property.schema.get().value_type, ValueType::Any) && !value.is_null() {
-            return false;
-        }
-        match value {
-            Value::Null => !property.pointer,
-            Value::List(list) => {
-                list.is_empty()
-                    && (property.omit == Omit::Empty || !self.preserves_empty)
-                    && !NEVER_STORED_EMPTY.contains(&&*property.name)
-            }
-            // An empty struct behind a pointer is significant. An empty struct that is always written is equivalent to an absent one,
-            // and is dropped so that sent and stored objects compare equal; `fill` adds it again.
-            Value::Map(map) => {
-                map.is_empty()
-                    && match property.schema.get().value_type {
-                        ValueType::Map(_) => {
-                            property.omit == Omit::Empty && !NEVER_STORED_EMPTY.contains(&&*property.name)
-                        }
-                        ValueType::Object(_) => {
-                            property.omit == Omit::Never
-                                && !property.pointer
-                                && !self.preserves_empty
-                                && (!self.stack.is_root() || property.name != "metadata")
-                        }
-                        _ => false,
-                    }
-            }
-            _ if property.pointer || (property.omit == Omit::Never && self.preserves_empty) => false,
-            Value::String(text)
-                if matches!(
-                    property.schema.get().value_type,
-                    ValueType::String(StringEncoding::Quantity)
-                ) =>
-            {
-                property.omit == Omit::Never && text == "0"
-            }
-            Value::Bool(set) => !set,
-            Value::Int(number) => *number == 0,
-            Value::UInt(number) => *number == 0,
-            Value::Float(number) => *number == 0.0,
-            // Empty bytes differ from absent ones in a field that is always written.
-            Value::String(text) => {
-                let is_bytes =
-                    matches!(property.schema.get().value_type, ValueType::String(StringEncoding::Bytes));
-                text.is_empty() && !(is_bytes && property.omit == Omit::Never)
-            }
-        }
     }
 
     fn time(&mut self, value: &mut Value, schema: &Schema) {
@@ -472,16 +348,6 @@ impl<'a> Normaliser<'a> {
             }
         };
         self.abort(error);
-    }
-}
-
-fn is_empty_container(value: &Value, property: &Property) -> bool {
-    match (value, &property.schema.get().value_type) {
-        (Value::List(items), ValueType::List(_)) => items.is_empty(),
-        (Value::Map(map), ValueType::Map(_)) => map.is_empty(),
-        // A value that was neither a schema nor a list of schemas.
-        (Value::Null, ValueType::SchemaOr(_)) => true,
-        _ => false,
     }
 }
 

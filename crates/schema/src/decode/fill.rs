@@ -2,7 +2,8 @@
 
 use value::{Map, Str, Value};
 
-use super::{SCHEMA, is_empty_container};
+use super::SCHEMA;
+use super::empty::is_empty_container;
 use crate::{Object, Omit, Property, Schema, StringEncoding, ValueType};
 
 /// Adds the fields that a typed encoder never omits: `status: {}`, `resources: {}`, `containers: null`. Drops empty lists and maps in
