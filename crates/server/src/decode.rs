@@ -310,7 +310,7 @@ pub fn from_tree(
     } else {
         return Err(refused(unregistered(&version.kind(sent_kind.clone()), &kind.gvk)));
     };
-    let duplicates = schema::decode::met_duplicates(schema, duplicates);
+    let duplicates = schema::decode::decoded_duplicates(schema, duplicates);
     schema::apply::mark_reset(&mut object);
     let empty = schema::decode::empty_lists(&object, schema);
     let outcome = schema::decode::normalise(&mut object, schema);
@@ -539,7 +539,7 @@ fn other_kind(
             expected.kind
         ))
     };
-    let duplicates = schema::decode::met_duplicates(schema, duplicates);
+    let duplicates = schema::decode::decoded_duplicates(schema, duplicates);
     let outcome = schema::decode::normalise(&mut object, schema);
     if let Some(error) = outcome.type_error(&json) {
         return Err(refused(error));
