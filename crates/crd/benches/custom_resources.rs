@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use crd::{Bounds, CrdSource, CustomResourceDefinition};
+use crd::{CrdSource, CustomResourceDefinition, ValidationBounds};
 use criterion::{Criterion, criterion_group, criterion_main};
 use value::{Map, Value};
 
@@ -73,7 +73,9 @@ fn custom(c: &mut Criterion) {
         b.iter(|| {
             let crd = read(&source);
             let compiled = crd.versions.first().map(|version| Arc::clone(version.compiled()));
-            compiled.map(|compiled| compiled.validate_create(black_box(&object), Bounds::NONE).errors.len())
+            compiled.map(|compiled| {
+                compiled.validate_create(black_box(&object), ValidationBounds::NONE).errors.len()
+            })
         });
     });
     let crd = read(&source);
@@ -84,7 +86,7 @@ fn custom(c: &mut Criterion) {
             let mut object = object.clone();
             let unknown = compiled.coerce(&mut object, true);
             let _ = compiled.default(&mut object);
-            (unknown, compiled.validate_create(black_box(&object), Bounds::NONE).errors.len())
+            (unknown, compiled.validate_create(black_box(&object), ValidationBounds::NONE).errors.len())
         });
     });
 }

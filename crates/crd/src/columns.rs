@@ -12,7 +12,7 @@ use value::{Budget, BudgetEnded, Map, Str, Value, write};
 use super::json_path::JsonPath;
 
 #[derive(Clone, Debug)]
-pub struct Column {
+pub struct PrinterColumn {
     name: Str,
     kind: Str,
     format: Str,
@@ -94,7 +94,7 @@ impl TableAllowance {
 /// The columns of a version. The first column that cannot be parsed and all columns after it are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
-    own: Vec<Column>,
+    own: Vec<PrinterColumn>,
 }
 
 impl Columns {
@@ -103,7 +103,7 @@ impl Columns {
         if columns.is_empty() {
             let age =
                 Value::map([("name", "Age"), ("type", "date"), ("jsonPath", ".metadata.creationTimestamp")]);
-            let age = column(&age).map(|age| Column { description: Str::default(), ..age });
+            let age = column(&age).map(|age| PrinterColumn { description: Str::default(), ..age });
             return Columns { own: age.into_iter().collect() };
         }
         Columns { own: columns.iter().take(MAX_COLUMNS).map_while(column).collect() }
@@ -118,7 +118,8 @@ impl Columns {
         ];
         let columns = columns
             .map(|(name, kind, path)| Value::map([("name", name), ("type", kind), ("jsonPath", path)]));
-        let own = columns.iter().filter_map(column).map(|c| Column { description: Str::default(), ..c });
+        let own =
+            columns.iter().filter_map(column).map(|c| PrinterColumn { description: Str::default(), ..c });
         Columns { own: own.collect() }
     }
 
@@ -150,7 +151,7 @@ fn header(name: &str, kind: &str, format: &str, description: &str, priority: i64
     Value::Map(map)
 }
 
-fn column(column: &Value) -> Option<Column> {
+fn column(column: &Value) -> Option<PrinterColumn> {
     let path = column.text("jsonPath");
     let described = column.text("description");
     let description = if described.is_empty() {
@@ -158,7 +159,7 @@ fn column(column: &Value) -> Option<Column> {
     } else {
         described.into()
     };
-    Some(Column {
+    Some(PrinterColumn {
         name: column.text("name").into(),
         kind: column.text("type").into(),
         format: column.text("format").into(),
@@ -168,7 +169,7 @@ fn column(column: &Value) -> Option<Column> {
     })
 }
 
-impl Column {
+impl PrinterColumn {
     #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "Go converts so, too")]
     fn cell(&self, object: &Value, now: i64, allowance: &TableAllowance) -> Value {
         if !allowance.has_room() {

@@ -9,14 +9,14 @@ use value::{Str, Value};
 
 use super::columns::Columns;
 use super::crd::selectable;
-use super::defaults::{Room, TooLarge};
+use super::defaults::{DefaultsAllowance, TooLarge};
 use super::json_path::JsonPath;
 use super::node::SchemaNode;
-use super::prune::Trail;
-use super::rules::Rules;
+use super::prune::UnknownFields;
+use super::rules::{RuleSource, Rules};
 use super::stopwatch::Stopwatch;
-use super::strategy::Bounds;
-use super::{defaults, facts, metadata, prune};
+use super::strategy::ValidationBounds;
+use super::{defaults, metadata, prune, typed_schema};
 
 /// Everything derived from the schema of one version. Parts that only some requests need are computed on first use.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct CompiledVersion {
     schema: Value,
     rules: OnceLock<Option<Rules>>,
     compiles_data: OnceLock<bool>,
-    facts: OnceLock<Arc<Schema>>,
+    typed_schema: OnceLock<Arc<Schema>>,
 }
 
 /// Errors and warnings of one validation.
@@ -62,7 +62,7 @@ impl CompiledVersion {
         let schema = version.part("schema").part("openAPIV3Schema").cloned().unwrap_or_default();
         let mut node = SchemaNode::read(&schema);
         if !preserve {
-            super::validate_defaults::prune_defaults(&mut node);
+            super::prune_defaults::prune_defaults(&mut node);
         }
         let subresources = version.part("subresources");
         let selectable = selectable(version).map(|(label, path)| (label.into(), JsonPath::parse(path)));
@@ -81,7 +81,7 @@ impl CompiledVersion {
             node,
             rules: OnceLock::new(),
             compiles_data: OnceLock::new(),
-            facts: OnceLock::new(),
+            typed_schema: OnceLock::new(),
         }
     }
 
@@ -97,11 +97,11 @@ impl CompiledVersion {
 
     /// The schema in the form that patches and server-side apply use, built on first use.
     pub fn schema(&self) -> &Arc<Schema> {
-        self.facts.get_or_init(|| Arc::new(facts::resource(&self.node, self.preserve)))
+        self.typed_schema.get_or_init(|| Arc::new(typed_schema::resource(&self.node, self.preserve)))
     }
 
     /// Whether a rule compiles regular expressions taken from objects, so that validating even a small object may be expensive.
-    pub fn compiles_data(&self, bounds: Bounds<'_>) -> bool {
+    pub fn compiles_data(&self, bounds: ValidationBounds<'_>) -> bool {
         *self.compiles_data.get_or_init(|| self.rules(bounds.watch).is_some_and(Rules::compile_data))
     }
 
@@ -113,7 +113,8 @@ impl CompiledVersion {
 
     /// The rules, compiled on first use; `None` if the schema has none.
     pub(super) fn rules(&self, watch: Option<&dyn Stopwatch>) -> Option<&Rules> {
-        self.rules.get_or_init(|| Rules::compile(&self.node, &self.schema, watch)).as_ref()
+        let source = RuleSource { node: &self.node, schema: &self.schema, is_resource: true };
+        self.rules.get_or_init(|| Rules::compile(source, watch)).as_ref()
     }
 
     /// The value of a selectable field as text, empty if the object has none. `None` if `label` is not a selectable field.
@@ -165,9 +166,9 @@ impl CompiledVersion {
             unknown.extend(read.unknown);
         }
         if !self.preserve {
-            let mut trail = Trail::new(strict);
-            prune::resource(object, &self.node, &mut trail);
-            unknown.extend(trail.into_unknown());
+            let mut unknown_fields = UnknownFields::new(strict);
+            prune::resource(object, &self.node, &mut unknown_fields);
+            unknown.extend(unknown_fields.into_unknown());
             nulls(object, Some(&self.node));
         }
         if self.has_embedded {
@@ -189,45 +190,45 @@ impl CompiledVersion {
     }
 
     pub fn default(&self, object: &mut Value) -> Result<(), TooLarge> {
-        self.default_within(object, &mut Room::for_object())
+        self.default_within(object, &mut DefaultsAllowance::for_object())
     }
 
-    fn default_within(&self, object: &mut Value, room: &mut Room) -> Result<(), TooLarge> {
+    fn default_within(&self, object: &mut Value, allowance: &mut DefaultsAllowance) -> Result<(), TooLarge> {
         if self.has_defaults && !self.preserve {
-            return defaults::apply(object, &self.node, room);
+            return defaults::apply(object, &self.node, allowance);
         }
         Ok(())
     }
 
     /// Drops nulls of fields that are not nullable and fills in the defaults, as for every object that is read.
     pub fn settle(&self, object: &mut Value) -> Result<(), TooLarge> {
-        self.settle_within(object, &mut Room::for_object())
+        self.settle_within(object, &mut DefaultsAllowance::for_object())
     }
 
-    fn settle_within(&self, object: &mut Value, room: &mut Room) -> Result<(), TooLarge> {
+    fn settle_within(&self, object: &mut Value, allowance: &mut DefaultsAllowance) -> Result<(), TooLarge> {
         if !self.preserve {
             prune::nulls(object, Some(&self.node));
         }
-        self.default_within(object, room)
+        self.default_within(object, allowance)
     }
 
     /// Drops unknown fields, and nulls of fields that are not nullable, from a converted object.
     pub fn prune(&self, object: &mut Value) {
         if !self.preserve {
-            prune::resource(object, &self.node, &mut Trail::new(false));
+            prune::resource(object, &self.node, &mut UnknownFields::new(false));
             prune::nulls(object, Some(&self.node));
         }
     }
 
-    /// Converts a stored object into the form of the current schema and fills in its defaults. An object whose defaults exceed `room`
+    /// Converts a stored object into the form of the current schema and fills in its defaults. An object whose defaults exceed `allowance`
     /// is returned without the rest of them, so that it can still be read and deleted.
-    pub fn refresh(&self, object: &mut Value, room: &mut Room) {
+    pub fn refresh(&self, object: &mut Value, allowance: &mut DefaultsAllowance) {
         if !self.preserve {
-            prune::resource(object, &self.node, &mut Trail::new(false));
+            prune::resource(object, &self.node, &mut UnknownFields::new(false));
         }
-        let mut share = room.share();
+        let mut share = allowance.share();
         let _ = self.settle_within(object, &mut share);
-        room.settle(&share);
+        allowance.deduct(&share);
         if object.int_at(&["metadata", "generation"]).unwrap_or(0) == 0 {
             api::meta::set(object, "generation", 1);
         }

@@ -9,7 +9,7 @@ use super::node::SchemaNode;
 
 /// A new value, the old value it corresponds to, and their schema.
 #[derive(Clone, Debug)]
-pub(crate) struct Pair<'a> {
+pub(crate) struct CorrelatedPair<'a> {
     pub(crate) new: &'a Value,
     pub(crate) old: &'a Value,
     node: &'a SchemaNode,
@@ -18,23 +18,23 @@ pub(crate) struct Pair<'a> {
     olds: OnceCell<Counterparts<'a>>,
 }
 
-impl<'a> Pair<'a> {
+impl<'a> CorrelatedPair<'a> {
     pub(crate) fn new(new: &'a Value, old: &'a Value, node: &'a SchemaNode) -> Self {
-        Pair { new, old, node, equal: Cell::new(None), olds: OnceCell::new() }
+        CorrelatedPair { new, old, node, equal: Cell::new(None), olds: OnceCell::new() }
     }
 
     /// The pair at a map key; `None` if either map lacks the key or the schema does not specify it.
-    pub(crate) fn key(&self, key: &str) -> Option<Pair<'a>> {
+    pub(crate) fn key(&self, key: &str) -> Option<CorrelatedPair<'a>> {
         let (new, old) = (self.new.as_map()?.get(key)?, self.old.as_map()?.get(key)?);
-        Some(Pair::new(new, old, self.node.at_key(key)?))
+        Some(CorrelatedPair::new(new, old, self.node.at_key(key)?))
     }
 
     /// The pair of a list item. Only items of lists of type `map` are correlated.
-    pub(crate) fn index(&self, index: usize) -> Option<Pair<'a>> {
+    pub(crate) fn index(&self, index: usize) -> Option<CorrelatedPair<'a>> {
         let (new, old) = (self.new.as_list()?, self.old.as_list()?);
         let item = new.get(index)?;
         let old = self.olds.get_or_init(|| Counterparts::new(self.node, old)).of(item)?;
-        Some(Pair::new(item, old, self.node.items.as_deref()?))
+        Some(CorrelatedPair::new(item, old, self.node.items.as_deref()?))
     }
 
     /// Whether the values are equal. The result is cached.
@@ -77,8 +77,8 @@ pub(crate) struct Counterparts<'a> {
 impl<'a> Counterparts<'a> {
     /// Indexes `old`. The index is empty unless `node` is a list of type `map`.
     pub(crate) fn new(node: &'a SchemaNode, old: &'a [Value]) -> Self {
-        let told_apart = node.is_keyed_list() && !node.list_map_keys.is_empty();
-        let items = if told_apart { old } else { &[] };
+        let has_keys = node.is_keyed_list() && !node.list_map_keys.is_empty();
+        let items = if has_keys { old } else { &[] };
         // If several items have the same keys, the last one wins.
         let by_keys = items.iter().filter_map(|item| Some((keys(node, item)?, item))).collect();
         Counterparts { node, by_keys }

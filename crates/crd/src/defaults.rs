@@ -31,31 +31,31 @@ impl std::error::Error for TooLarge {}
 
 /// How many bytes defaults may still add.
 #[derive(Debug)]
-pub struct Room(usize);
+pub struct DefaultsAllowance(usize);
 
-impl Room {
+impl DefaultsAllowance {
     /// Limit for a single object.
     pub fn for_object() -> Self {
-        Room(MOST_ADDED)
+        DefaultsAllowance(MOST_ADDED)
     }
 
     /// Limit shared by all objects of a list.
     pub fn for_list() -> Self {
-        Room(MOST_ADDED_TO_LIST)
+        DefaultsAllowance(MOST_ADDED_TO_LIST)
     }
 
     /// The part of the remaining limit that one object of a list may use.
     #[must_use]
     pub fn share(&self) -> Self {
-        Room(self.0.min(MOST_ADDED))
+        DefaultsAllowance(self.0.min(MOST_ADDED))
     }
 
     /// Deducts the bytes that one object used of its `share`.
-    pub fn settle(&mut self, share: &Room) {
+    pub fn deduct(&mut self, share: &DefaultsAllowance) {
         self.0 -= self.0.min(self.share().0.saturating_sub(share.0));
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), TooLarge> {
+    fn spend(&mut self, bytes: usize) -> Result<(), TooLarge> {
         self.0 = self.0.checked_sub(bytes).ok_or(TooLarge)?;
         Ok(())
     }
@@ -71,31 +71,35 @@ fn is_null(value: &Value, node: Option<&SchemaNode>) -> bool {
 }
 
 /// Fills in the defaults below a value. On `TooLarge`, the value holds the defaults added so far.
-pub(super) fn apply(value: &mut Value, node: &SchemaNode, room: &mut Room) -> Result<(), TooLarge> {
+pub(super) fn apply(
+    value: &mut Value,
+    node: &SchemaNode,
+    allowance: &mut DefaultsAllowance,
+) -> Result<(), TooLarge> {
     match value {
         Value::Map(map) => {
             for (name, property) in &node.properties {
                 if let Some(default) = &property.default
                     && map.get(name).is_none_or(|value| is_null(value, Some(property)))
                 {
-                    room.take(name.len() + size(default) + 4)?;
+                    allowance.spend(name.len() + size(default) + 4)?;
                     map.insert(name.clone(), default.clone());
                 }
             }
             for (key, value) in map.iter_mut() {
                 if let Some(property) = node.property(key) {
-                    apply(value, property, room)?;
+                    apply(value, property, allowance)?;
                 } else if let Some(values) = node.values() {
-                    replace_null(value, values, room)?;
-                    apply(value, values, room)?;
+                    replace_null(value, values, allowance)?;
+                    apply(value, values, allowance)?;
                 }
             }
         }
         Value::List(items) => {
             let Some(below) = node.items.as_deref() else { return Ok(()) };
             for item in items {
-                replace_null(item, below, room)?;
-                apply(item, below, room)?;
+                replace_null(item, below, allowance)?;
+                apply(item, below, allowance)?;
             }
         }
         _ => {}
@@ -103,9 +107,13 @@ pub(super) fn apply(value: &mut Value, node: &SchemaNode, room: &mut Room) -> Re
     Ok(())
 }
 
-fn replace_null(value: &mut Value, node: &SchemaNode, room: &mut Room) -> Result<(), TooLarge> {
+fn replace_null(
+    value: &mut Value,
+    node: &SchemaNode,
+    allowance: &mut DefaultsAllowance,
+) -> Result<(), TooLarge> {
     if is_null(value, Some(node)) {
-        room.take(node.default.as_ref().map_or(0, size))?;
+        allowance.spend(node.default.as_ref().map_or(0, size))?;
         *value = node.default.clone().unwrap_or_default();
     }
     Ok(())
@@ -129,25 +137,25 @@ mod tests {
     }
 
     #[test]
-    fn defaults_end_where_an_object_becomes_larger_than_what_is_stored() {
+    fn defaults_fail_when_an_object_exceeds_the_storage_limit() {
         let node = node();
         let mut fits = items(4096);
-        assert_eq!(apply(&mut fits, &node, &mut Room::for_object()), Ok(()));
+        assert_eq!(apply(&mut fits, &node, &mut DefaultsAllowance::for_object()), Ok(()));
         assert!(size(&fits) > MOST_ADDED);
         let mut large = items(200_000);
-        assert_eq!(apply(&mut large, &node, &mut Room::for_object()), Err(TooLarge));
+        assert_eq!(apply(&mut large, &node, &mut DefaultsAllowance::for_object()), Err(TooLarge));
         assert!(size(&large) < MOST_ADDED + 2_000_000, "what has been added is bounded, too");
     }
 
     #[test]
-    fn the_objects_of_a_list_share_their_room() {
-        let mut room = Room::for_list();
+    fn the_objects_of_a_list_share_one_limit() {
+        let mut allowance = DefaultsAllowance::for_list();
         for _ in 0..MOST_ADDED_TO_LIST / MOST_ADDED {
-            let mut share = room.share();
-            assert_eq!(share.take(MOST_ADDED), Ok(()));
-            assert_eq!(share.take(1), Err(TooLarge));
-            room.settle(&share);
+            let mut share = allowance.share();
+            assert_eq!(share.spend(MOST_ADDED), Ok(()));
+            assert_eq!(share.spend(1), Err(TooLarge));
+            allowance.deduct(&share);
         }
-        assert_eq!(room.share().take(1), Err(TooLarge));
+        assert_eq!(allowance.share().spend(1), Err(TooLarge));
     }
 }

@@ -12,34 +12,34 @@ use std::cmp::Ordering;
 use value::{Str, Value};
 
 /// Limit on the values that a step yields; more are omitted.
-const MOST: usize = 10_000;
+const MAX_VALUES: usize = 10_000;
 
 /// Limit on the values that a path visits in one object; a path that exceeds it yields no values. Repeated recursive steps (`..a..a`)
 /// visit the same values many times.
-const MOST_SEEN: usize = 1_000_000;
+const MAX_VISITS: usize = 1_000_000;
 
 /// A parsed path. Only the first block yields values; blocks after a `}` must also parse, and if one fails on an object nothing is
 /// found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath {
-    first: Vec<Step>,
-    others: Vec<Vec<Step>>,
+    first: Vec<JsonPathStep>,
+    others: Vec<Vec<JsonPathStep>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum JsonPathStep {
     Field(Str),
     /// Every direct part of a value.
     Wildcard,
     /// The value and all its descendants that have parts.
     Recursive,
     Slice(Slice),
-    Union(Vec<Vec<Step>>),
-    Filter(Filter),
+    Union(Vec<Vec<JsonPathStep>>),
+    Filter(FilterExpression),
     /// A literal that does not depend on the object.
     Constant(Value),
     /// A keyword such as `range`, which always fails here.
-    Word,
+    Keyword,
 }
 
 /// `[from:to:by]`. For `[from]` alone, `to` is derived from `from`.
@@ -52,13 +52,13 @@ struct Slice {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Filter {
-    left: Vec<Step>,
-    test: Option<(Operator, Vec<Step>)>,
+struct FilterExpression {
+    left: Vec<JsonPathStep>,
+    test: Option<(ComparisonOperator, Vec<JsonPathStep>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Operator {
+enum ComparisonOperator {
     Equal,
     NotEqual,
     Less,
@@ -71,7 +71,7 @@ enum Operator {
 type Values<'a> = Vec<Cow<'a, Value>>;
 
 /// The values found. `Err` holds the values at which a step failed, because existence filters count them.
-type Walked<'a> = Result<Values<'a>, Values<'a>>;
+type StepResult<'a> = Result<Values<'a>, Values<'a>>;
 
 impl JsonPath {
     /// Parses a path such as `.spec.list[0].name`; `None` if the syntax is invalid.
@@ -82,7 +82,7 @@ impl JsonPath {
 
     /// The values the path yields, in order.
     pub fn find<'a>(&'a self, root: &'a Value) -> Vec<Cow<'a, Value>> {
-        self.find_within(root, MOST_SEEN).0
+        self.find_within(root, MAX_VISITS).0
     }
 
     pub fn first<'a>(&'a self, root: &'a Value) -> Option<Cow<'a, Value>> {
@@ -96,55 +96,58 @@ impl JsonPath {
     }
 
     fn find_within<'a>(&'a self, root: &'a Value, visits: usize) -> (Values<'a>, usize) {
-        let visits = visits.min(MOST_SEEN);
-        let sight = Sight(Cell::new(visits));
-        let found = walk(&self.first, vec![Cow::Borrowed(root)], &sight);
-        let spoiled = self.others.iter().any(|steps| walk(steps, vec![Cow::Borrowed(root)], &sight).is_err());
+        let visits = visits.min(MAX_VISITS);
+        let visits_left = VisitLimit(Cell::new(visits));
+        let found = walk(&self.first, vec![Cow::Borrowed(root)], &visits_left);
+        let spoiled =
+            self.others.iter().any(|steps| walk(steps, vec![Cow::Borrowed(root)], &visits_left).is_err());
         let found = found.ok().filter(|_| !spoiled).unwrap_or_default();
-        (found, visits.saturating_sub(sight.0.get()))
+        (found, visits.saturating_sub(visits_left.0.get()))
     }
 }
 
 /// How many more values may be visited.
-struct Sight(Cell<usize>);
+struct VisitLimit(Cell<usize>);
 
-impl Sight {
+impl VisitLimit {
     /// Spends one visit; false if none is left.
-    fn one(&self) -> bool {
-        self.some(1)
+    fn spend_one(&self) -> bool {
+        self.spend(1)
     }
 
     /// Spends `count` visits; false if fewer are left.
-    fn some(&self, count: usize) -> bool {
+    fn spend(&self, count: usize) -> bool {
         let left = self.0.get();
         self.0.set(left.saturating_sub(count));
         left >= count
     }
 }
 
-fn walk<'a>(steps: &'a [Step], values: Values<'a>, sight: &Sight) -> Walked<'a> {
+fn walk<'a>(steps: &'a [JsonPathStep], values: Values<'a>, visits_left: &VisitLimit) -> StepResult<'a> {
     // Every step visits all values of the previous step, even those it discards.
     steps.iter().try_fold(values, |values, step| {
-        if sight.some(values.len().max(1)) { step.take(values, sight) } else { Err(values) }
+        if visits_left.spend(values.len().max(1)) { step.take(values, visits_left) } else { Err(values) }
     })
 }
 
-impl Step {
-    fn take<'a>(&'a self, values: Values<'a>, sight: &Sight) -> Walked<'a> {
+impl JsonPathStep {
+    fn take<'a>(&'a self, values: Values<'a>, visits_left: &VisitLimit) -> StepResult<'a> {
         let mut out = Values::new();
         match self {
-            Step::Constant(constant @ Value::String(_)) => return Ok(vec![Cow::Borrowed(constant)]),
-            Step::Constant(constant) => return Ok(values.iter().map(|_| Cow::Borrowed(constant)).collect()),
-            Step::Word => return Err(values),
-            Step::Union(alternatives) => {
+            JsonPathStep::Constant(constant @ Value::String(_)) => return Ok(vec![Cow::Borrowed(constant)]),
+            JsonPathStep::Constant(constant) => {
+                return Ok(values.iter().map(|_| Cow::Borrowed(constant)).collect());
+            }
+            JsonPathStep::Keyword => return Err(values),
+            JsonPathStep::Union(alternatives) => {
                 for steps in alternatives {
-                    match walk(steps, values.clone(), sight) {
+                    match walk(steps, values.clone(), visits_left) {
                         Ok(found) => out.extend(found),
                         Err(_) => return Err(values),
                     }
                 }
             }
-            Step::Slice(slice) => {
+            JsonPathStep::Slice(slice) => {
                 for value in &values {
                     let items = match value.as_ref() {
                         Value::Null => continue,
@@ -156,18 +159,18 @@ impl Step {
                         // If a slice is empty, the remaining values are not visited.
                         Ok(None) => break,
                         Ok(Some((from, to, by))) => {
-                            let chosen = (from..to).step_by(by).take_while(|_| sight.one());
+                            let chosen = (from..to).step_by(by).take_while(|_| visits_left.spend_one());
                             out.extend(chosen.filter_map(|at| item(value, at)));
                         }
                     }
                 }
             }
-            Step::Filter(filter) => {
+            JsonPathStep::Filter(filter) => {
                 for value in &values {
                     let Value::List(items) = value.as_ref() else { return Err(values) };
-                    for at in (0..items.len()).take_while(|_| sight.one()) {
+                    for at in (0..items.len()).take_while(|_| visits_left.spend_one()) {
                         let Some(item) = item(value, at) else { break };
-                        match filter.holds(&item, sight) {
+                        match filter.holds(&item, visits_left) {
                             Ok(true) => out.push(item),
                             Ok(false) => {}
                             Err(Incomparable) => return Err(values),
@@ -175,23 +178,23 @@ impl Step {
                     }
                 }
             }
-            Step::Field(name) => {
+            JsonPathStep::Field(name) => {
                 for value in values {
                     out.extend(field(value, name));
                 }
             }
-            Step::Wildcard => {
+            JsonPathStep::Wildcard => {
                 for value in values {
-                    out.extend(parts(&value, sight));
+                    out.extend(parts(&value, visits_left));
                 }
             }
-            Step::Recursive => {
+            JsonPathStep::Recursive => {
                 for value in values {
-                    descend(value, &mut out, sight);
+                    descend(value, &mut out, visits_left);
                 }
             }
         }
-        out.truncate(MOST);
+        out.truncate(MAX_VALUES);
         Ok(out)
     }
 }
@@ -212,16 +215,16 @@ fn field<'a>(map: Cow<'a, Value>, name: &str) -> Option<Cow<'a, Value>> {
 }
 
 /// The direct parts of a value; for a string, its bytes.
-fn parts<'a>(value: &Cow<'a, Value>, sight: &Sight) -> Values<'a> {
+fn parts<'a>(value: &Cow<'a, Value>, visits_left: &VisitLimit) -> Values<'a> {
     let shown = |found: &mut dyn Iterator<Item = Value>| -> Values<'a> {
-        found.take_while(|_| sight.one()).map(Cow::Owned).collect()
+        found.take_while(|_| visits_left.spend_one()).map(Cow::Owned).collect()
     };
     match value {
         Cow::Borrowed(Value::Map(map)) => {
-            map.values().take_while(|_| sight.one()).map(Cow::Borrowed).collect()
+            map.values().take_while(|_| visits_left.spend_one()).map(Cow::Borrowed).collect()
         }
         Cow::Borrowed(Value::List(items)) => {
-            items.iter().take_while(|_| sight.one()).map(Cow::Borrowed).collect()
+            items.iter().take_while(|_| visits_left.spend_one()).map(Cow::Borrowed).collect()
         }
         Cow::Owned(Value::Map(map)) => shown(&mut map.values().cloned()),
         Cow::Owned(Value::List(items)) => shown(&mut items.iter().cloned()),
@@ -232,18 +235,18 @@ fn parts<'a>(value: &Cow<'a, Value>, sight: &Sight) -> Values<'a> {
 }
 
 // The parser limits the depth of values, and thereby of this recursion.
-fn descend<'a>(value: Cow<'a, Value>, out: &mut Values<'a>, sight: &Sight) {
-    if out.len() > MOST || !sight.one() {
+fn descend<'a>(value: Cow<'a, Value>, out: &mut Values<'a>, visits_left: &VisitLimit) {
+    if out.len() > MAX_VALUES || !visits_left.spend_one() {
         return;
     }
     if matches!(value.as_ref(), Value::String(text) if !text.is_empty()) {
         return out.push(value);
     }
-    let below = parts(&value, sight);
+    let below = parts(&value, visits_left);
     if !below.is_empty() {
         out.push(value);
         for part in below {
-            descend(part, out, sight);
+            descend(part, out, visits_left);
         }
     }
 }
@@ -268,36 +271,36 @@ impl Slice {
         if from < 0 || from >= length || to < 0 || to > length || from > to {
             return Err(OutOfBounds);
         }
-        let place = |number: i64| usize::try_from(number).map_err(|_| OutOfBounds);
-        let by = place(self.by.unwrap_or(1))?;
-        if by == 0 { Err(OutOfBounds) } else { Ok(Some((place(from)?, place(to)?, by))) }
+        let index = |number: i64| usize::try_from(number).map_err(|_| OutOfBounds);
+        let by = index(self.by.unwrap_or(1))?;
+        if by == 0 { Err(OutOfBounds) } else { Ok(Some((index(from)?, index(to)?, by))) }
     }
 }
 
 struct Incomparable;
 
-impl Filter {
-    fn holds(&self, item: &Value, sight: &Sight) -> Result<bool, Incomparable> {
-        let left = walk(&self.left, vec![Cow::Borrowed(item)], sight);
+impl FilterExpression {
+    fn holds(&self, item: &Value, visits_left: &VisitLimit) -> Result<bool, Incomparable> {
+        let left = walk(&self.left, vec![Cow::Borrowed(item)], visits_left);
         let Some((operator, right)) = &self.test else {
             return Ok(!left.unwrap_or_else(|found| found).is_empty());
         };
         let left = left.map_err(|_| Incomparable)?;
         let Some(left) = one(&left)? else { return Ok(false) };
-        let right = walk(right, vec![Cow::Borrowed(item)], sight).map_err(|_| Incomparable)?;
+        let right = walk(right, vec![Cow::Borrowed(item)], visits_left).map_err(|_| Incomparable)?;
         let Some(right) = one(&right)? else { return Ok(false) };
         let order = order(left, right).ok_or(Incomparable)?;
         let is_flag = matches!(left, Value::Bool(_));
         match operator {
-            Operator::Equal => Ok(order.is_eq()),
-            Operator::NotEqual => Ok(order.is_ne()),
+            ComparisonOperator::Equal => Ok(order.is_eq()),
+            ComparisonOperator::NotEqual => Ok(order.is_ne()),
             // Booleans have no order.
             _ if is_flag => Err(Incomparable),
-            Operator::Less => Ok(order.is_lt()),
-            Operator::LessEqual => Ok(order.is_le()),
-            Operator::Greater => Ok(order.is_gt()),
-            Operator::GreaterEqual => Ok(order.is_ge()),
-            Operator::Unknown => Err(Incomparable),
+            ComparisonOperator::Less => Ok(order.is_lt()),
+            ComparisonOperator::LessEqual => Ok(order.is_le()),
+            ComparisonOperator::Greater => Ok(order.is_gt()),
+            ComparisonOperator::GreaterEqual => Ok(order.is_ge()),
+            ComparisonOperator::Unknown => Err(Incomparable),
         }
     }
 }

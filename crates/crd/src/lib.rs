@@ -51,7 +51,6 @@ mod compiled;
 mod correlate;
 mod crd;
 mod defaults;
-mod facts;
 mod field_path;
 mod formats;
 pub mod json_path;
@@ -60,16 +59,17 @@ mod metadata;
 pub mod names;
 mod node;
 mod prune;
+mod prune_defaults;
 pub mod rules;
 pub mod scale;
 mod stopwatch;
 mod strategy;
 #[cfg(test)]
 mod tests;
+mod typed_schema;
 mod validate;
-mod validate_defaults;
 pub mod validation;
-mod verdict;
+mod validation_result;
 
 /// Finds the built-in resource whose storage directory overlaps `<group>/<plural>`. A CRD with such a group and plural is rejected and
 /// never served. Callers pass this function in because this crate does not know the built-in resources.
@@ -77,12 +77,12 @@ pub type OverlappingBuiltIn = fn(group: &str, plural: &str) -> Option<api::Group
 
 pub use compiled::{CompiledVersion, ValidationFindings};
 pub use crd::{CrdConversion, CrdNames, CrdSource, CrdVersion, CustomResourceDefinition, ScalePaths};
-pub use defaults::{Room, TooLarge};
+pub use defaults::{DefaultsAllowance, TooLarge};
 pub use field_path::{FieldPath, field_path};
 pub use formats::unrecognized as unrecognized_format;
 pub use node::{Additional, SchemaNode, ValidationRule};
 pub use stopwatch::Stopwatch;
-pub use strategy::Bounds;
+pub use strategy::ValidationBounds;
 pub use validate::defaults_are_valid;
 
 pub(crate) use defaults::size;

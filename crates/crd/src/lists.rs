@@ -7,7 +7,7 @@ use api::validation::fields::{At, Report};
 use value::{Map, Value, write};
 
 use super::node::SchemaNode;
-use super::verdict::is_full;
+use super::validation_result::is_full;
 
 /// Reports duplicates in all sets and keyed lists of a value.
 pub(super) fn check(value: &Value, node: &SchemaNode, at: &At<'_>, errors: &mut FieldErrors) {

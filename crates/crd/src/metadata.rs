@@ -11,29 +11,30 @@ use super::node::SchemaNode;
 
 /// Result of decoding metadata as `ObjectMeta`.
 #[derive(Debug, Default)]
-pub(super) struct Read {
+pub(super) struct DecodedMetadata {
     /// Paths of unknown fields, including the path of the metadata.
     pub(super) unknown: Vec<String>,
     /// The decoding error, if there is one.
     pub(super) error: Option<String>,
 }
 
-/// Decodes the `metadata` in `map` as `ObjectMeta` and drops unknown fields. `place` is the path of the object.
-pub(super) fn type_metadata(map: &mut Map, place: &str) -> Read {
-    let Some(metadata) = map.get_mut("metadata") else { return Read::default() };
-    let Some(schema) = schema::named("meta.v1.ObjectMeta") else { return Read::default() };
+/// Decodes the `metadata` in `map` as `ObjectMeta` and drops unknown fields. `object_path` is the path of the object.
+pub(super) fn type_metadata(map: &mut Map, object_path: &str) -> DecodedMetadata {
+    let Some(metadata) = map.get_mut("metadata") else { return DecodedMetadata::default() };
+    let Some(schema) = schema::named("meta.v1.ObjectMeta") else { return DecodedMetadata::default() };
     if metadata.is_null() {
         *metadata = Value::Map(Map::new());
-        return Read::default();
+        return DecodedMetadata::default();
     }
     if !matches!(metadata, Value::Map(_)) {
         let error =
             format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", metadata.json_type());
-        return Read { unknown: Vec::new(), error: Some(error) };
+        return DecodedMetadata { unknown: Vec::new(), error: Some(error) };
     }
     let outcome = schema::decode::normalise(metadata, schema);
-    let prefix = if place.is_empty() { "metadata".to_owned() } else { format!("{place}.metadata") };
-    Read {
+    let prefix =
+        if object_path.is_empty() { "metadata".to_owned() } else { format!("{object_path}.metadata") };
+    DecodedMetadata {
         unknown: outcome.unknown.iter().map(|path| format!("{prefix}.{path}")).collect(),
         error: outcome.type_error(&[]),
     }
@@ -120,13 +121,15 @@ pub(super) fn check(value: &Value, node: &SchemaNode, at: &At<'_>, errors: &mut 
 
 pub(super) fn embedded(value: &Value, map: &Map, at: &At<'_>, errors: &mut FieldErrors) {
     for key in ["apiVersion", "kind"] {
-        let place = at.field(key);
+        let field_at = at.field(key);
         match map.get(key) {
-            None => errors.required(&place, ""),
-            Some(Value::String(text)) if text.is_empty() => errors.invalid(&place, "", "must not be empty"),
+            None => errors.required(&field_at, ""),
+            Some(Value::String(text)) if text.is_empty() => {
+                errors.invalid(&field_at, "", "must not be empty");
+            }
             Some(Value::String(text)) if key == "apiVersion" => {
                 if let Err(error) = GroupVersion::parse(text) {
-                    errors.invalid(&place, text.clone(), error);
+                    errors.invalid(&field_at, text.clone(), error);
                 }
             }
             Some(Value::String(text)) => {
@@ -134,10 +137,10 @@ pub(super) fn embedded(value: &Value, map: &Map, at: &At<'_>, errors: &mut Field
                 if !wrong.is_empty() {
                     let detail =
                         format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
-                    errors.invalid(&place, text.clone(), detail);
+                    errors.invalid(&field_at, text.clone(), detail);
                 }
             }
-            Some(other) => errors.invalid(&place, other.clone(), "must be a string"),
+            Some(other) => errors.invalid(&field_at, other.clone(), "must be a string"),
         }
     }
     if !map.contains_key("metadata") {

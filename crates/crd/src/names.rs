@@ -18,14 +18,14 @@ pub const OVERLAPPING: (&str, &str) =
 
 /// The accepted names of the other CRDs in a group.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct NamesInUse {
     resources: HashSet<String>,
     kinds: HashSet<String>,
     /// The name of a stored CRD that cannot be read, so that its names are unknown.
     unreadable: Option<Str>,
 }
 
-impl Taken {
+impl NamesInUse {
     pub fn add(&mut self, names: &CrdNames) {
         let short = names.short_names.iter();
         let resources = [&names.plural, &names.singular].into_iter().chain(short);
@@ -54,22 +54,22 @@ impl Taken {
 pub fn status(
     crd: &Value,
     lost_kind: bool,
-    taken: impl FnOnce() -> Taken,
+    in_use: impl FnOnce() -> NamesInUse,
     overlapping: OverlappingBuiltIn,
     now: &str,
 ) -> Option<Value> {
     let mut status = crd.get("status").cloned().unwrap_or_default();
     let before = status.clone();
-    let wanted = CrdNames::read(crd.part("spec").part("names"));
+    let requested = CrdNames::read(crd.part("spec").part("names"));
     let mut accepted = CrdNames::read(status.part("acceptedNames"));
     if lost_kind {
         (accepted.kind, accepted.list_kind) = (Str::default(), Str::default());
     }
-    if wanted != accepted || find(&status, "NamesAccepted").is_none() {
-        let taken = taken();
-        let (names, why) = match taken.refusal() {
+    if requested != accepted || find(&status, "NamesAccepted").is_none() {
+        let in_use = in_use();
+        let (names, why) = match in_use.refusal() {
             Some(why) => (accepted, Some(why)),
-            None => judge(&wanted, &accepted, &taken),
+            None => accept_names(&requested, &accepted, &in_use),
         };
         status.set_at(&["acceptedNames"], to_value(&names));
         let condition = match &why {
@@ -82,7 +82,7 @@ pub fn status(
         }
     }
     let is_true = |status: &Value, name: &str| find(status, name).is_some_and(|c| c.text("status") == "True");
-    if overlapping(crd.part("spec").text("group"), &wanted.plural).is_some() {
+    if overlapping(crd.part("spec").text("group"), &requested.plural).is_some() {
         // The CRD was stored before this check existed.
         set(&mut status, "Established", ("False", OVERLAPPING.0, OVERLAPPING.1), now);
     } else if is_true(&status, "NamesAccepted") && !is_true(&status, "Established") {
@@ -105,47 +105,47 @@ pub fn status(
     (status != before).then_some(status)
 }
 
-/// The accepted names, and the reason and message if some wanted names are in use.
-fn judge(
-    wanted: &CrdNames,
+/// The accepted names, and the reason and message if some requested names are in use.
+fn accept_names(
+    requested: &CrdNames,
     accepted: &CrdNames,
-    taken: &Taken,
+    in_use: &NamesInUse,
 ) -> (CrdNames, Option<(&'static str, String)>) {
     let mut names = accepted.clone();
     let mut why = None;
-    let in_use = |name: &str| format!("{} is already in use", quote(name));
-    let mut single = |wanted: &Str, place: &mut Str, used: &HashSet<String>, reason| {
-        if wanted != place && used.contains(wanted.as_str()) {
-            why = Some((reason, in_use(wanted)));
+    let conflict_message = |name: &str| format!("{} is already in use", quote(name));
+    let mut accept = |requested: &Str, accepted: &mut Str, used: &HashSet<String>, reason| {
+        if requested != accepted && used.contains(requested.as_str()) {
+            why = Some((reason, conflict_message(requested)));
         } else {
-            place.clone_from(wanted);
+            accepted.clone_from(requested);
         }
     };
-    single(&wanted.plural, &mut names.plural, &taken.resources, "PluralConflict");
-    single(&wanted.singular, &mut names.singular, &taken.resources, "SingularConflict");
-    if wanted.short_names != accepted.short_names {
-        let conflicts: Vec<String> = wanted
+    accept(&requested.plural, &mut names.plural, &in_use.resources, "PluralConflict");
+    accept(&requested.singular, &mut names.singular, &in_use.resources, "SingularConflict");
+    if requested.short_names != accepted.short_names {
+        let conflicts: Vec<String> = requested
             .short_names
             .iter()
-            .filter(|name| !accepted.short_names.contains(name) && taken.resources.contains(name.as_str()))
-            .map(|name| in_use(name))
+            .filter(|name| !accepted.short_names.contains(name) && in_use.resources.contains(name.as_str()))
+            .map(|name| conflict_message(name))
             .collect();
         if conflicts.is_empty() {
-            names.short_names.clone_from(&wanted.short_names);
+            names.short_names.clone_from(&requested.short_names);
         } else {
             why = Some(("ShortNamesConflict", api::field::aggregate(conflicts)));
         }
     }
-    let mut single = |wanted: &Str, place: &mut Str, reason| {
-        if wanted != place && taken.kinds.contains(wanted.as_str()) {
-            why = Some((reason, in_use(wanted)));
+    let mut accept = |requested: &Str, accepted: &mut Str, reason| {
+        if requested != accepted && in_use.kinds.contains(requested.as_str()) {
+            why = Some((reason, conflict_message(requested)));
         } else {
-            place.clone_from(wanted);
+            accepted.clone_from(requested);
         }
     };
-    single(&wanted.kind, &mut names.kind, "KindConflict");
-    single(&wanted.list_kind, &mut names.list_kind, "ListKindConflict");
-    names.categories.clone_from(&wanted.categories);
+    accept(&requested.kind, &mut names.kind, "KindConflict");
+    accept(&requested.list_kind, &mut names.list_kind, "ListKindConflict");
+    names.categories.clone_from(&requested.categories);
     (names, why)
 }
 

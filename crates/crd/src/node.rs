@@ -187,24 +187,24 @@ impl SchemaNode {
     /// whether or not it is recognized for the type.
     pub fn for_defaults(schema: &Value) -> SchemaNode {
         let mut node = SchemaNode::read(schema);
-        node.judge_defaults(schema);
+        node.adapt_for_defaults(schema);
         node
     }
 
-    fn judge_defaults(&mut self, schema: &Value) {
+    fn adapt_for_defaults(&mut self, schema: &Value) {
         self.int_or_string = false;
         if let Some(checks) = &mut self.checks {
             checks.format = schema.text("format").into();
         }
         for (name, node) in &mut self.properties {
             if let Some(schema) = schema.at(&["properties", name]) {
-                node.judge_defaults(schema);
+                node.adapt_for_defaults(schema);
             }
         }
         let values = self.additional.as_mut().and_then(|additional| additional.node.as_deref_mut());
         for (node, field) in [(self.items.as_deref_mut(), "items"), (values, "additionalProperties")] {
             if let (Some(node), Some(schema)) = (node, schema.get(field)) {
-                node.judge_defaults(schema);
+                node.adapt_for_defaults(schema);
             }
         }
     }

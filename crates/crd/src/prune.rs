@@ -11,14 +11,14 @@ const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// The path of the current field. It is tracked only if unknown fields are recorded.
 #[derive(Debug, Default)]
-pub(super) struct Trail {
+pub(super) struct UnknownFields {
     path: String,
     unknown: Option<Vec<String>>,
 }
 
-impl Trail {
+impl UnknownFields {
     pub(super) fn new(record: bool) -> Self {
-        Trail { path: String::new(), unknown: record.then(Vec::new) }
+        UnknownFields { path: String::new(), unknown: record.then(Vec::new) }
     }
 
     pub(super) fn into_unknown(self) -> Vec<String> {
@@ -61,30 +61,30 @@ fn join(path: &str, key: &str) -> String {
 }
 
 /// Prunes a whole resource but preserves its `apiVersion`, `kind` and `metadata`.
-pub(super) fn resource(object: &mut Value, node: &SchemaNode, trail: &mut Trail) {
+pub(super) fn resource(object: &mut Value, node: &SchemaNode, unknown_fields: &mut UnknownFields) {
     if let Value::Map(map) = object {
-        fields(map, node, true, node.preserve, trail);
+        fields(map, node, true, node.preserve, unknown_fields);
     }
 }
 
 /// Prunes a value by its schema. Without a schema, a map loses all its entries.
-pub(super) fn prune(value: &mut Value, node: Option<&SchemaNode>, trail: &mut Trail) {
+pub(super) fn prune(value: &mut Value, node: Option<&SchemaNode>, unknown_fields: &mut UnknownFields) {
     match (value, node) {
         (Value::Map(map), None) => {
             for key in map.keys() {
-                trail.record(key);
+                unknown_fields.record(key);
             }
             *map = Map::new();
         }
-        (Value::Map(map), Some(node)) => fields(map, node, node.embedded, node.preserve, trail),
+        (Value::Map(map), Some(node)) => fields(map, node, node.embedded, node.preserve, unknown_fields),
         (Value::List(items), node) => {
             let preserve = node.is_some_and(|node| node.preserve);
             let below = node.and_then(|node| node.items.as_deref());
             for (index, item) in items.iter_mut().enumerate() {
-                trail.below_index(index, |trail| match (preserve, below) {
-                    (false, below) => prune(item, below, trail),
+                unknown_fields.below_index(index, |unknown_fields| match (preserve, below) {
+                    (false, below) => prune(item, below, unknown_fields),
                     (true, None) => {}
-                    (true, Some(below)) => keep(item, below, trail),
+                    (true, Some(below)) => keep(item, below, unknown_fields),
                 });
             }
         }
@@ -93,31 +93,38 @@ pub(super) fn prune(value: &mut Value, node: Option<&SchemaNode>, trail: &mut Tr
 }
 
 /// Preserves unknown fields of a value but prunes the specified fields inside it.
-fn keep(value: &mut Value, node: &SchemaNode, trail: &mut Trail) {
+fn keep(value: &mut Value, node: &SchemaNode, unknown_fields: &mut UnknownFields) {
     match value {
-        Value::Map(map) => fields(map, node, node.embedded, true, trail),
+        Value::Map(map) => fields(map, node, node.embedded, true, unknown_fields),
         Value::List(items) => {
             let Some(below) = node.items.as_deref() else { return };
             for (index, item) in items.iter_mut().enumerate() {
-                trail.below_index(index, |trail| keep(item, below, trail));
+                unknown_fields.below_index(index, |unknown_fields| keep(item, below, unknown_fields));
             }
         }
         _ => {}
     }
 }
 
-fn fields(map: &mut Map, node: &SchemaNode, embedded: bool, preserve: bool, trail: &mut Trail) {
+fn fields(
+    map: &mut Map,
+    node: &SchemaNode,
+    embedded: bool,
+    preserve: bool,
+    unknown_fields: &mut UnknownFields,
+) {
     map.retain(|key, value| {
         if embedded && META.contains(&key.as_str()) {
             return true;
         }
         if let Some(property) = node.property(key) {
-            trail.below_key(key, |trail| prune(value, Some(property), trail));
+            unknown_fields.below_key(key, |unknown_fields| prune(value, Some(property), unknown_fields));
         } else if let Some(additional) = &node.additional {
-            trail.below_key(key, |trail| prune(value, additional.node.as_deref(), trail));
+            unknown_fields
+                .below_key(key, |unknown_fields| prune(value, additional.node.as_deref(), unknown_fields));
         } else if !preserve {
-            if !META.contains(&key.as_str()) || !trail.path.is_empty() {
-                trail.record(key);
+            if !META.contains(&key.as_str()) || !unknown_fields.path.is_empty() {
+                unknown_fields.record(key);
             }
             return false;
         }
@@ -152,6 +159,6 @@ pub(super) fn nulls(value: &mut Value, node: Option<&SchemaNode>) {
 /// Returns a pruned copy of a value.
 pub(crate) fn without_unknown(value: &Value, node: &SchemaNode) -> Value {
     let mut pruned = value.clone();
-    prune(&mut pruned, Some(node), &mut Trail::new(false));
+    prune(&mut pruned, Some(node), &mut UnknownFields::new(false));
     pruned
 }

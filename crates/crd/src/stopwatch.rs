@@ -15,16 +15,16 @@ pub trait Stopwatch: Debug + Send + Sync {
     fn evaluated(&self, took: Duration);
 }
 
-/// Runs `work` and reports its duration through `tell`.
+/// Runs `work` and reports its duration through `report`.
 pub(crate) fn timed<T>(
     watch: Option<&dyn Stopwatch>,
-    tell: fn(&dyn Stopwatch, Duration),
+    report: fn(&dyn Stopwatch, Duration),
     work: impl FnOnce() -> T,
 ) -> T {
     let start = watch.map(Stopwatch::now);
     let done = work();
     if let Some((watch, start)) = watch.zip(start) {
-        tell(watch, watch.now().saturating_sub(start));
+        report(watch, watch.now().saturating_sub(start));
     }
     done
 }

@@ -7,7 +7,7 @@ use api::{FieldErrors, names};
 use value::{Budget, Map, Value};
 
 use super::compiled::{CompiledVersion, ValidationFindings};
-use super::correlate::Pair;
+use super::correlate::CorrelatedPair;
 use super::stopwatch::Stopwatch;
 use super::{lists, metadata, scale, validate};
 
@@ -16,16 +16,16 @@ const NOT_CHECKED: &str = "some validation rules were not checked because the ob
 
 /// Resources that validating one object may use.
 #[derive(Clone, Copy)]
-pub struct Bounds<'a> {
+pub struct ValidationBounds<'a> {
     /// Receives the durations of CEL rules.
     pub watch: Option<&'a dyn Stopwatch>,
     /// Remaining steps. An object whose validation exceeds them is invalid.
     pub budget: &'a Budget,
 }
 
-impl Bounds<'static> {
+impl ValidationBounds<'static> {
     /// No stopwatch and an unlimited budget.
-    pub const NONE: Bounds<'static> = Bounds { watch: None, budget: &Budget::UNLIMITED };
+    pub const NONE: ValidationBounds<'static> = ValidationBounds { watch: None, budget: &Budget::UNLIMITED };
 }
 
 impl CompiledVersion {
@@ -70,7 +70,7 @@ impl CompiledVersion {
         }
     }
 
-    pub fn validate_create(&self, object: &Value, bounds: Bounds<'_>) -> ValidationFindings {
+    pub fn validate_create(&self, object: &Value, bounds: ValidationBounds<'_>) -> ValidationFindings {
         let mut found = ValidationFindings::default();
         if self.type_errors(object, &mut found.errors) {
             return found;
@@ -86,13 +86,18 @@ impl CompiledVersion {
         found.named()
     }
 
-    pub fn validate_update(&self, new: &Value, old: &Value, bounds: Bounds<'_>) -> ValidationFindings {
+    pub fn validate_update(
+        &self,
+        new: &Value,
+        old: &Value,
+        bounds: ValidationBounds<'_>,
+    ) -> ValidationFindings {
         let mut found = ValidationFindings::default();
         if self.type_errors(new, &mut found.errors) {
             return found;
         }
         found.errors.extend(meta::update(new, old));
-        let pair = Pair::new(new, old, &self.node);
+        let pair = CorrelatedPair::new(new, old, &self.node);
         validate::update(&pair, &self.node, "", bounds.budget, &mut found.errors);
         self.scale_errors(new, true, &mut found.errors);
         metadata::check(new, &self.node, &At::ROOT, &mut found.errors);
@@ -103,7 +108,12 @@ impl CompiledVersion {
     }
 
     /// Validates a write to the `status` subresource.
-    pub fn validate_status(&self, new: &Value, old: &Value, bounds: Bounds<'_>) -> ValidationFindings {
+    pub fn validate_status(
+        &self,
+        new: &Value,
+        old: &Value,
+        bounds: ValidationBounds<'_>,
+    ) -> ValidationFindings {
         let mut found = ValidationFindings::default();
         if self.type_errors(new, &mut found.errors) {
             return found;
@@ -112,7 +122,7 @@ impl CompiledVersion {
         if let (Some(status), Some(node)) = (new.get("status"), self.node.property("status")) {
             match old.get("status") {
                 Some(before) => {
-                    let pair = Pair::new(status, before, node);
+                    let pair = CorrelatedPair::new(status, before, node);
                     validate::update(&pair, node, "status", bounds.budget, &mut found.errors);
                 }
                 None => validate::create(status, node, "status", bounds.budget, &mut found.errors),
@@ -180,7 +190,7 @@ impl CompiledVersion {
         &self,
         new: &Value,
         old: Option<&Value>,
-        bounds: Bounds<'_>,
+        bounds: ValidationBounds<'_>,
         found: &mut ValidationFindings,
     ) {
         let Some(rules) = self.rules(bounds.watch) else { return };
@@ -201,8 +211,7 @@ impl CompiledVersion {
             found.errors.invalid(&At::ROOT, Value::Null, NOT_CHECKED);
             return;
         }
-        let pair = old.map(|old| Pair::new(new, old, &self.node));
-        rules.run(&self.node, new, old, pair.as_ref(), bounds, found);
+        rules.run(&self.node, new, old, bounds, found);
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use value::{Value, json};
 
 use super::json_path::JsonPath;
-use super::names::{self, Taken};
-use super::{Bounds, CompiledVersion, CrdNames, CrdSource, CustomResourceDefinition, columns};
+use super::names::{self, NamesInUse};
+use super::{CompiledVersion, CrdNames, CrdSource, CustomResourceDefinition, ValidationBounds, columns};
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
@@ -48,7 +48,7 @@ fn thing(spec: &str) -> Value {
 
 fn wrong(schema: &str, spec: &str) -> Vec<String> {
     compiled(schema)
-        .validate_create(&thing(spec), Bounds::NONE)
+        .validate_create(&thing(spec), ValidationBounds::NONE)
         .errors
         .iter()
         .map(ToString::to_string)
@@ -66,7 +66,7 @@ pub(crate) fn overlapping(group: &str, plural: &str) -> Option<api::GroupResourc
 }
 
 #[test]
-fn a_schema_is_compiled_when_it_is_first_needed_and_kept_while_the_spec_stays() {
+fn a_schema_is_compiled_on_first_use_and_reused_until_the_spec_changes() {
     let first = crd(r#"{"type":"object"}"#);
     assert!(!first.versions[0].is_compiled());
     let compiled = Arc::clone(first.versions[0].compiled());
@@ -80,7 +80,7 @@ fn a_schema_is_compiled_when_it_is_first_needed_and_kept_while_the_spec_stays() 
 }
 
 #[test]
-fn unknown_fields_are_dropped_and_named_unless_they_are_preserved() {
+fn unknown_fields_are_pruned_and_reported_unless_preserved() {
     let schema = r#"{"type":"object","properties":{"a":{"type":"string"},"list":{"type":"array","items":{"type":"object","properties":{"k":{"type":"string"}}}},
         "any":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"known":{"type":"object"}}}}}"#;
     let mut object =
@@ -94,7 +94,7 @@ fn unknown_fields_are_dropped_and_named_unless_they_are_preserved() {
 }
 
 #[test]
-fn defaults_fill_what_is_absent_and_null_where_null_is_no_value() {
+fn defaults_replace_absent_fields_and_nulls_of_fields_that_are_not_nullable() {
     let schema = r#"{"type":"object","properties":{"a":{"type":"string","default":"x"},"n":{"type":"string","nullable":true,"default":"y"},
         "deep":{"type":"object","default":{},"properties":{"d":{"type":"integer","default":3}}}}}"#;
     let compiled = compiled(schema);
@@ -105,7 +105,7 @@ fn defaults_fill_what_is_absent_and_null_where_null_is_no_value() {
 }
 
 #[test]
-fn nulls_that_mean_nothing_are_dropped_from_what_is_sent_and_stay_in_what_is_applied() {
+fn nulls_of_fields_that_are_not_nullable_are_dropped_unless_applied() {
     let schema = r#"{"type":"object","properties":{"a":{"type":"string"},"n":{"type":"string","nullable":true},"d":{"type":"string","default":"x"}}}"#;
     let compiled = compiled(schema);
     let nulls = r#"{"a":null,"d":null,"n":null}"#;
@@ -119,7 +119,7 @@ fn nulls_that_mean_nothing_are_dropped_from_what_is_sent_and_stay_in_what_is_app
 }
 
 #[test]
-fn values_are_judged_in_the_words_of_the_validation_library() {
+fn errors_have_the_wording_of_the_validation_library() {
     let cases = [
         (r#"{"type":"string","maxLength":2}"#, r#""abc""#, "spec.v: Too long: may not be more than 2 bytes"),
         (
@@ -177,7 +177,7 @@ fn values_are_judged_in_the_words_of_the_validation_library() {
 }
 
 #[test]
-fn rules_run_on_what_is_new_and_compare_with_what_was() {
+fn rules_see_the_new_value_and_transition_rules_the_old_one() {
     let schema = r#"{"type":"object","properties":{"a":{"type":"integer"},"fixed":{"type":"string","x-kubernetes-validations":[{"rule":"self == oldSelf","message":"is fixed"}]}},
         "x-kubernetes-validations":[{"rule":"!has(self.a) || self.a < 5","message":"small"}]}"#;
     assert_eq!(wrong(schema, r#"{"a":7}"#), ["spec: Invalid value: small"]);
@@ -191,7 +191,7 @@ fn rules_run_on_what_is_new_and_compare_with_what_was() {
     let changed = compiled.validate_update(
         &versioned(r#"{"fixed":"y"}"#),
         &versioned(r#"{"fixed":"x"}"#),
-        Bounds::NONE,
+        ValidationBounds::NONE,
     );
     assert_eq!(
         changed.errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -199,14 +199,14 @@ fn rules_run_on_what_is_new_and_compare_with_what_was() {
     );
     assert!(
         compiled
-            .validate_update(&versioned("{}"), &versioned(r#"{"fixed":"x"}"#), Bounds::NONE)
+            .validate_update(&versioned("{}"), &versioned(r#"{"fixed":"x"}"#), ValidationBounds::NONE)
             .errors
             .is_empty()
     );
 }
 
 #[test]
-fn what_was_wrong_before_and_did_not_change_is_let_pass() {
+fn errors_in_unchanged_values_are_ignored() {
     let compiled = compiled(
         r#"{"type":"object","properties":{"a":{"type":"string","maxLength":1},"b":{"type":"string"},
         "r":{"type":"integer","x-kubernetes-validations":[{"rule":"self > 5"}]}}}"#,
@@ -217,17 +217,19 @@ fn what_was_wrong_before_and_did_not_change_is_let_pass() {
         object
     };
     let old = versioned(r#"{"a":"long","b":"x","r":1}"#);
-    let found = compiled.validate_update(&versioned(r#"{"a":"long","b":"y","r":1}"#), &old, Bounds::NONE);
+    let found =
+        compiled.validate_update(&versioned(r#"{"a":"long","b":"y","r":1}"#), &old, ValidationBounds::NONE);
     assert!(found.errors.is_empty(), "{:?}", found.errors);
     assert_eq!(found.warnings, ["spec.r: Invalid value: 1: failed rule: self > 5"]);
-    let found = compiled.validate_update(&versioned(r#"{"a":"longer","b":"y","r":1}"#), &old, Bounds::NONE);
+    let found =
+        compiled.validate_update(&versioned(r#"{"a":"longer","b":"y","r":1}"#), &old, ValidationBounds::NONE);
     let [too_long, not_checked] = found.errors.as_slice() else { panic!("{:?}", found.errors) };
     assert_eq!(too_long.to_string(), "spec.a: Too long: may not be more than 1 byte");
     assert!(not_checked.detail.starts_with("some validation rules were not checked"));
 }
 
 #[test]
-fn the_status_is_changed_through_its_own_door_and_counts_no_generation() {
+fn only_the_status_subresource_changes_the_status_and_generation_stays() {
     let compiled = compiled(r#"{"type":"object","properties":{"a":{"type":"string"}}}"#);
     let mut old = thing(r#"{"a":"x"}"#);
     old.set_at(&["status"], parse(r#"{"ready":true}"#));
@@ -247,12 +249,13 @@ fn the_status_is_changed_through_its_own_door_and_counts_no_generation() {
 }
 
 #[test]
-fn names_in_use_are_refused_and_free_ones_are_given() {
+fn names_in_use_are_rejected_and_free_names_are_accepted() {
     let object = parse(
         r#"{"metadata":{"name":"b.example.com"},"spec":{"group":"example.com","names":{"plural":"b","singular":"b","kind":"B","listKind":"BList","shortNames":["x"]}},"status":{}}"#,
     );
-    let mut taken = Taken::default();
-    let status = names::status(&object, false, Taken::default, overlapping, "2020-01-01T00:00:00Z").unwrap();
+    let mut taken = NamesInUse::default();
+    let status =
+        names::status(&object, false, NamesInUse::default, overlapping, "2020-01-01T00:00:00Z").unwrap();
     assert_eq!(status.list_at(&["conditions"])[1].str_at(&["type"]), Some("Established"));
     taken.add(&CrdNames { plural: "other".into(), short_names: vec!["x".into()], ..CrdNames::default() });
     let status = names::status(&object, false, || taken, overlapping, "2020-01-01T00:00:00Z").unwrap();
@@ -263,7 +266,7 @@ fn names_in_use_are_refused_and_free_ones_are_given() {
 }
 
 #[test]
-fn a_scale_reads_and_writes_the_replicas_where_the_definition_says() {
+fn a_scale_reads_and_writes_the_replicas_at_the_paths_of_the_crd() {
     let crd = crd(r#"{"type":"object","properties":{"replicas":{"type":"integer"}}}"#);
     let paths = crd.versions[0].scale.as_ref().unwrap();
     let object = thing(r#"{"replicas":2}"#);
@@ -346,7 +349,7 @@ fn columns_show_cells_of_their_type() {
 }
 
 #[test]
-fn a_field_path_names_a_place_in_the_schema() {
+fn a_field_path_must_refer_to_a_field_of_the_schema() {
     let node = super::SchemaNode::read(&parse(
         r#"{"type":"object","properties":{"a":{"type":"object","properties":{"b.c":{"type":"string"}}},"m":{"type":"object","additionalProperties":{"type":"string"}}}}"#,
     ));
@@ -357,7 +360,7 @@ fn a_field_path_names_a_place_in_the_schema() {
 }
 
 #[test]
-fn formats_are_told_apart() {
+fn formats_accept_valid_text_and_reject_other_text() {
     let cases: [(&str, &[&str], &[&str]); 9] = [
         ("hostname", &["a", "a.example.com", "a-b"], &["", "a_b", "-a.com", "a.b-.com", "a.c0m"]),
         ("ipv4", &["1.2.3.4", "010.1.1.1"], &["1.2.3", "::1", "1.2.3.256"]),
@@ -384,7 +387,7 @@ fn formats_are_told_apart() {
 }
 
 #[test]
-fn configurations_may_say_what_is_kept_and_own_it_field_by_field() {
+fn apply_owns_preserved_unknown_fields_one_by_one() {
     let open = compiled(
         r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"known":{"type":"object","properties":{"a":{"type":"string"}}},
         "set":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}}}}"#,
@@ -402,16 +405,16 @@ fn configurations_may_say_what_is_kept_and_own_it_field_by_field() {
     let closed = compiled(
         r#"{"type":"object","properties":{"known":{"type":"object","properties":{"a":{"type":"string"}}}}}"#,
     );
-    let misfits = schema::apply::check(&config, closed.schema(), false).unwrap_err().to_string();
-    assert!(misfits.contains(".spec.free: field not declared in schema"), "{misfits}");
+    let errors = schema::apply::check(&config, closed.schema(), false).unwrap_err().to_string();
+    assert!(errors.contains(".spec.free: field not declared in schema"), "{errors}");
     let free = compiled(r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true}"#);
     schema::apply::check(&config, free.schema(), false).unwrap();
-    let misfits = schema::apply::check(&thing("[]"), free.schema(), false).unwrap_err().to_string();
-    assert_eq!(misfits, ".spec: expected map, got &{[]}");
+    let errors = schema::apply::check(&thing("[]"), free.schema(), false).unwrap_err().to_string();
+    assert_eq!(errors, ".spec: expected map, got &{[]}");
 }
 
 #[test]
-fn a_definition_is_served_only_with_a_storage_directory_of_its_own() {
+fn a_crd_is_served_only_with_a_storage_directory_of_its_own() {
     let read = |name: &str, group: &str, plural: &str, accepted: &str| {
         let object = parse(&format!(
             r#"{{"metadata":{{"name":"{name}"}},"spec":{{"group":"{group}","scope":"Cluster","names":{{"plural":"{plural}","kind":"Thing"}},
@@ -435,7 +438,7 @@ fn a_definition_is_served_only_with_a_storage_directory_of_its_own() {
         read("apiservices.apiregistration.k8s.io", "apiregistration.k8s.io", "apiservices", "apiservices");
     assert!(!established);
     let status =
-        names::status(&apiservices, false, Taken::default, overlapping, "2020-01-01T00:00:00Z").unwrap();
+        names::status(&apiservices, false, NamesInUse::default, overlapping, "2020-01-01T00:00:00Z").unwrap();
     let established = &status.list_at(&["conditions"])[1];
     assert_eq!(established.str_at(&["status"]), Some("False"));
     assert_eq!(established.str_at(&["reason"]), Some("OverlappingBuiltInResource"));

@@ -1,22 +1,36 @@
 //! Validates values against their schema with the error messages of Kubernetes' validation library.
 //!
-//! Validating a valid value allocates nothing. Each error is reported once, and errors in values that did not change ([`Pair`]) are
-//! ignored.
+//! Validating a valid value allocates nothing. Each error is reported once, and errors in values that did not change
+//! ([`CorrelatedPair`]) are ignored.
+
+mod alternatives;
+mod number;
 
 use std::collections::HashSet;
-use std::fmt;
 
 use api::FieldErrors;
-use api::field::{FieldError, FieldErrorKind, float as go_text, quote};
-use value::{Budget, BudgetEnded, Meter, Str, Value, write};
+use api::field::{FieldError, FieldErrorKind};
+use value::{Budget, BudgetEnded, Map, Meter, Str, Value, write};
 
-use super::correlate::Pair;
+use super::correlate::CorrelatedPair;
 use super::formats;
 use super::node::{Checks, SchemaNode};
-use super::verdict::{Place, Problem, Verdict, Walk, Words, report, shown};
+use super::validation_result::{
+    Problem, ProblemText, ValidationResult, ValidationSettings, ValuePath, report, shown,
+};
+use alternatives::alternatives;
+use number::{is_integral, number};
 
 /// How many bytes of a string count as one step.
 const TEXT_STEP: usize = 64;
+
+/// The path of a value, the old value it corresponds to, and how it is validated.
+#[derive(Clone, Copy)]
+struct ValueContext<'v, 'p> {
+    path: &'v ValuePath<'v>,
+    pair: Option<&'v CorrelatedPair<'p>>,
+    settings: ValidationSettings<'v>,
+}
 
 /// Validates a new value and reports errors in fields below `base`.
 pub(super) fn create(
@@ -27,29 +41,30 @@ pub(super) fn create(
     errors: &mut FieldErrors,
 ) {
     let meter = Meter::new(budget);
-    let walk = Walk { meter: &meter, describes: true };
-    let verdict = validate(value, node, &Place::Root, None, walk);
-    finish(verdict, &meter, base, errors);
+    let settings = ValidationSettings { meter: &meter, describes: true };
+    let result = validate(value, node, ValueContext { path: &ValuePath::Root, pair: None, settings });
+    finish(result, &meter, base, errors);
 }
 
 /// Validates a changed value and ignores errors in its unchanged parts.
 pub(super) fn update(
-    pair: &Pair<'_>,
+    pair: &CorrelatedPair<'_>,
     node: &SchemaNode,
     base: &str,
     budget: &Budget,
     errors: &mut FieldErrors,
 ) {
     let meter = Meter::new(budget);
-    let walk = Walk { meter: &meter, describes: true };
-    let verdict = ratcheted(pair.new, node, &Place::Root, Some(pair), walk);
-    finish(verdict, &meter, base, errors);
+    let settings = ValidationSettings { meter: &meter, describes: true };
+    let context = ValueContext { path: &ValuePath::Root, pair: Some(pair), settings };
+    let result = ratcheted(pair.new, node, context);
+    finish(result, &meter, base, errors);
 }
 
 /// Reports the errors found, or one error if the budget ended before validation did.
-fn finish(verdict: Verdict<'_>, meter: &Meter<'_>, base: &str, errors: &mut FieldErrors) {
+fn finish(result: ValidationResult<'_>, meter: &Meter<'_>, base: &str, errors: &mut FieldErrors) {
     let detail = match meter.finish() {
-        Ok(()) => return report(verdict, base, errors),
+        Ok(()) => return report(result, base, errors),
         Err(BudgetEnded::Exhausted) => {
             "validation against the schema takes too many steps; use shorter lists and texts, or fewer alternatives and smaller patterns in the schema"
         }
@@ -71,83 +86,72 @@ pub fn defaults_are_valid(
 }
 
 /// Like [`validate`], but accepts a value that did not change.
-fn ratcheted<'a>(
-    value: &Value,
-    node: &'a SchemaNode,
-    place: &Place<'_>,
-    pair: Option<&Pair<'_>>,
-    walk: Walk<'_>,
-) -> Verdict<'a> {
-    let mut verdict = validate(value, node, place, pair, walk);
-    if !verdict.is_valid() && pair.is_some_and(Pair::is_unchanged) {
-        verdict.forgive();
+fn ratcheted<'a>(value: &Value, node: &'a SchemaNode, context: ValueContext<'_, '_>) -> ValidationResult<'a> {
+    let mut result = validate(value, node, context);
+    if !result.is_valid() && context.pair.is_some_and(CorrelatedPair::is_unchanged) {
+        result.discard_problems();
     }
-    verdict
+    result
 }
 
-fn validate<'a>(
-    value: &Value,
-    node: &'a SchemaNode,
-    place: &Place<'_>,
-    pair: Option<&Pair<'_>>,
-    walk: Walk<'_>,
-) -> Verdict<'a> {
-    let mut verdict = Verdict::new(walk);
-    if !walk.meter.step(1) {
-        return verdict;
+fn validate<'a>(value: &Value, node: &'a SchemaNode, context: ValueContext<'_, '_>) -> ValidationResult<'a> {
+    let ValueContext { path, settings, .. } = context;
+    let mut result = ValidationResult::new(settings);
+    if !settings.meter.step(1) {
+        return result;
     }
     let checks = node.checks.as_deref();
     let format = checks.map_or("", |checks| checks.format.as_str());
     if value.is_null() {
         if has_type(node) && !node.nullable {
-            verdict.wrong_type(place, type_names(node), "null");
+            result.wrong_type(path, type_names(node), "null");
         } else {
-            verdict.matched += 1;
+            result.matched += 1;
         }
-        enumerated(value, checks, place, walk, &mut verdict);
-        return verdict;
+        enumerated(value, checks, path, settings, &mut result);
+        return result;
     }
     if has_type(node) || !format.is_empty() {
-        check_type(value, node, format, place, &mut verdict);
-        verdict.matched += 1;
+        check_type(value, node, format, path, &mut result);
+        result.matched += 1;
     }
     if let Some(checks) = checks {
-        alternatives(value, checks, place, pair, walk, &mut verdict);
+        alternatives(value, checks, context, &mut result);
     }
     // The library counts the check for alternatives as a match even if the schema has none.
-    verdict.matched += if checks.is_some() { 1 } else { 2 };
+    result.matched += if checks.is_some() { 1 } else { 2 };
     match value {
         Value::String(text) => {
-            walk.meter.step(text.len() / TEXT_STEP);
+            settings.meter.step(text.len() / TEXT_STEP);
             if let Some(checks) = checks {
-                string(text, checks, place, walk, &mut verdict);
+                string(text, checks, path, settings, &mut result);
             }
-            verdict.matched += 1;
+            result.matched += 1;
             if formats::is_of_strings(format) {
                 if !formats::is_valid(format, text) {
-                    verdict.wrong_type(place, format, text);
+                    result.wrong_type(path, format, text);
                 }
-                verdict.matched += 1;
+                result.matched += 1;
             }
         }
         Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
-            number(value, node, checks, place, &mut verdict);
-            verdict.matched += 2;
+            number(value, node, path, &mut result);
+            result.matched += 2;
         }
         Value::List(items) => {
-            list(items, node, checks, place, pair, walk, &mut verdict);
-            verdict.matched += 2;
+            list(items, node, context, &mut result);
+            result.matched += 2;
         }
         _ => {}
     }
-    enumerated(value, checks, place, walk, &mut verdict);
-    verdict.matched += 1;
-    if let Value::Map(_) = value {
-        object(value, node, checks, place, pair, walk, &mut verdict);
-        verdict.matched += 1;
+    enumerated(value, checks, path, settings, &mut result);
+    result.matched += 1;
+    if let Value::Map(map) = value {
+        object(map, node, context, &mut result);
+        result.matched += 1;
     }
-    verdict.matched += 1;
-    verdict
+    result.matched += 1;
+    result
 }
 
 fn has_type(node: &SchemaNode) -> bool {
@@ -162,13 +166,13 @@ fn takes(node: &SchemaNode, kind: &str) -> bool {
     if node.int_or_string { matches!(kind, "integer" | "string") } else { node.kind == kind }
 }
 
-/// Whether a number has no fraction and lies within the integers that floats represent exactly.
-fn is_integral(number: f64) -> bool {
-    const LARGEST: f64 = 9_007_199_254_740_991.0;
-    number.fract() == 0.0 && number.abs() <= LARGEST
-}
-
-fn check_type(value: &Value, node: &SchemaNode, format: &str, place: &Place<'_>, verdict: &mut Verdict<'_>) {
+fn check_type(
+    value: &Value,
+    node: &SchemaNode,
+    format: &str,
+    path: &ValuePath<'_>,
+    result: &mut ValidationResult<'_>,
+) {
     let (kind, own_format) = match value {
         Value::Bool(_) => ("boolean", ""),
         Value::String(_) => ("string", ""),
@@ -181,267 +185,67 @@ fn check_type(value: &Value, node: &SchemaNode, format: &str, place: &Place<'_>,
     let fits = takes(node, kind) || float_as_integer || (kind == "integer" && takes(node, "number"));
     let texty = matches!(kind, "string" | "array");
     if !texty && !format.is_empty() && !fits && own_format != format {
-        return verdict.wrong_type(place, format, own_format);
+        return result.wrong_type(path, format, own_format);
     }
     let numeric = takes(node, "number") || takes(node, "integer");
     if !numeric && !format.is_empty() && texty {
-        verdict.matched += 1;
+        result.matched += 1;
         return;
     }
     if fits {
-        verdict.matched += 1;
+        result.matched += 1;
     } else {
-        verdict.wrong_type(place, type_names(node), kind);
-    }
-}
-
-fn alternatives<'a>(
-    value: &Value,
-    checks: &'a Checks,
-    place: &Place<'_>,
-    pair: Option<&Pair<'_>>,
-    walk: Walk<'_>,
-    verdict: &mut Verdict<'a>,
-) {
-    let path = Quoted(place);
-    // Only the best of the failing alternatives is validated again with error messages, so that the others cost no text.
-    let describe = |best: Option<(u64, &'a SchemaNode)>, verdict: &mut Verdict<'a>| match best {
-        Some((_, node)) if walk.describes => verdict.merge(validate(value, node, place, pair, walk)),
-        Some((matched, _)) => verdict.matched += matched,
-        None => {}
-    };
-    if !checks.any_of.is_empty() {
-        let mut best: Option<(u64, &'a SchemaNode)> = None;
-        let mut passed = None;
-        for node in &checks.any_of {
-            let result = validate(value, node, place, pair, walk.silently());
-            if result.is_valid() {
-                passed = Some(result);
-                break;
-            }
-            if best.is_none_or(|(matched, _)| result.matched > matched) {
-                best = Some((result.matched, node));
-            }
-        }
-        match passed {
-            Some(passed) => verdict.merge(passed),
-            None => {
-                verdict.whole(format_args!("{path} must validate at least one schema (anyOf)"));
-                describe(best, verdict);
-            }
-        }
-    }
-    if !checks.one_of.is_empty() {
-        let mut best: Option<(u64, &'a SchemaNode)> = None;
-        let mut first = None;
-        let mut passed = 0;
-        for node in &checks.one_of {
-            let result = validate(value, node, place, pair, walk.silently());
-            if result.is_valid() {
-                passed += 1;
-                best = None;
-                first = first.or(Some(result));
-            } else if passed == 0 && best.is_none_or(|(matched, _)| result.matched > matched) {
-                best = Some((result.matched, node));
-            }
-        }
-        match passed {
-            1 => verdict.merge(first.unwrap_or_default()),
-            0 => verdict.whole(format_args!(
-                "{path} must validate one and only one schema (oneOf). Found none valid"
-            )),
-            passed => verdict.whole(format_args!(
-                "{path} must validate one and only one schema (oneOf). Found {passed} valid alternatives"
-            )),
-        }
-        describe(best, verdict);
-    }
-    if !checks.all_of.is_empty() {
-        let mut passed = 0;
-        for node in &checks.all_of {
-            let result = validate(value, node, place, pair, walk.inside(verdict));
-            passed += usize::from(result.is_valid());
-            verdict.merge(result);
-        }
-        if passed != checks.all_of.len() {
-            let none = if passed == 0 { ". None validated" } else { "" };
-            verdict.whole(format_args!("{path} must validate all the schemas (allOf){none}"));
-        }
-    }
-    if let Some(not) = &checks.not
-        && validate(value, not, place, pair, walk.silently()).is_valid()
-    {
-        verdict.whole(format_args!("{path} must not validate the schema (not)"));
-    }
-    verdict.matched += 1;
-}
-
-/// A quoted path, formatted only when it is printed.
-struct Quoted<'a>(&'a Place<'a>);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&quote(&self.0.to_string()))
+        result.wrong_type(path, type_names(node), kind);
     }
 }
 
 /// Reports the first failed check of a string.
-fn string<'a>(text: &Str, checks: &'a Checks, place: &Place<'_>, walk: Walk<'_>, verdict: &mut Verdict<'a>) {
+fn string<'a>(
+    text: &Str,
+    checks: &'a Checks,
+    path: &ValuePath<'_>,
+    settings: ValidationSettings<'_>,
+    result: &mut ValidationResult<'a>,
+) {
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(max) = checks.max_length.filter(|max| length() > *max) {
-        verdict.push(|| {
+        result.push(|| {
             let detail = match usize::try_from(max) {
                 Ok(max) => FieldError::too_long(&value::Path::root(), max).detail,
                 Err(_) => "value is too long".to_owned(),
             };
-            let message = format!("{place} in body should be at most {max} chars long");
+            let message = format!("{path} in body should be at most {max} chars long");
             Problem {
-                field: Some(place.to_string()),
+                field: Some(path.to_string()),
                 kind: FieldErrorKind::TooLong,
                 value: None,
-                words: Words::Both { detail, message },
+                text: ProblemText::Both { detail, message },
             }
         });
         return;
     }
     if let Some(min) = checks.min_length.filter(|min| length() < *min) {
-        return verdict.invalid(place, text.clone(), format_args!("should be at least {min} chars long"));
+        return result.invalid(path, text.clone(), format_args!("should be at least {min} chars long"));
     }
     if let Some(pattern) = &checks.pattern {
         match pattern.get() {
             Ok(compiled) => {
-                let take = |units| walk.meter.step(usize::try_from(units).unwrap_or(usize::MAX));
+                let take = |units| settings.meter.step(usize::try_from(units).unwrap_or(usize::MAX));
                 // `None` means that the budget ended; [`finish`] reports that.
                 if compiled.is_match_within(text, take) == Some(false) {
-                    verdict.push(|| Problem {
-                        field: Some(place.to_string()),
+                    result.push(|| Problem {
+                        field: Some(path.to_string()),
                         kind: FieldErrorKind::Invalid,
                         value: Some(text.clone().into()),
-                        words: Words::Match(&pattern.text),
+                        text: ProblemText::Match(&pattern.text),
                     });
                 }
             }
             Err(error) => {
                 let pattern = &pattern.text;
-                let words = format_args!("should match '{pattern}, but pattern is invalid: {error}'");
-                verdict.invalid(place, text.clone(), words);
+                let requirement = format_args!("should match '{pattern}, but pattern is invalid: {error}'");
+                result.invalid(path, text.clone(), requirement);
             }
-        }
-    }
-}
-
-/// The error if a number does not fit the type and format of the schema.
-fn out_of_range(number: &Value, node: &SchemaNode, what: &str, place: &Place<'_>) -> Option<String> {
-    if node.int_or_string || node.kind != "integer" {
-        let narrow = node.kind == "number"
-            && node.checks.as_ref().is_some_and(|checks| checks.format == "float")
-            && matches!(number, Value::Float(f) if f.abs() > f64::from(f32::MAX));
-        return narrow.then(|| format!("{what} value must be of type number with format float in {place}"));
-    }
-    let format = node.checks.as_ref().map_or("", |checks| checks.format.as_str());
-    let whole = match number {
-        Value::Int(number) => Some(*number),
-        Value::UInt(number) => i64::try_from(*number).ok(),
-        #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
-        Value::Float(f) if f.fract() == 0.0 && f.abs() < 9.2e18 => Some(*f as i64),
-        _ => None,
-    };
-    let fits = whole.is_some_and(|number| format != "int32" || i32::try_from(number).is_ok());
-    if fits {
-        return None;
-    }
-    Some(if format.is_empty() {
-        format!("{what} value must be of type integer (default format) in {place}")
-    } else {
-        format!("{what} value must be of type integer with format {format} in {place}")
-    })
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "Go converts between these types in the same way"
-)]
-fn number(
-    value: &Value,
-    node: &SchemaNode,
-    checks: Option<&Checks>,
-    place: &Place<'_>,
-    verdict: &mut Verdict<'_>,
-) {
-    if let Some(error) = out_of_range(value, node, "Checked", place) {
-        verdict.whole(format_args!("{error}"));
-    }
-    let Some(checks) = checks else { return };
-    let float = match value {
-        Value::Int(number) => *number as f64,
-        Value::UInt(number) => *number as f64,
-        Value::Float(number) => *number,
-        _ => return,
-    };
-    let whole = value.as_int();
-    let bound = |limit: f64, what: &str, verdict: &mut Verdict<'_>| {
-        let error = out_of_range(&Value::Float(limit), node, what, place);
-        let usable = error.is_none();
-        if let Some(error) = error {
-            verdict.whole(format_args!("{error}"));
-        }
-        usable
-    };
-    if let Some(factor) = checks.multiple_of {
-        let native = bound(factor, "MultipleOf", verdict);
-        match whole.filter(|_| native) {
-            Some(number) => {
-                let factor = factor as i64;
-                if factor <= 0 {
-                    let message =
-                        format_args!("factor MultipleOf declared for {place} must be positive: {factor}");
-                    verdict.wrong(place, FieldErrorKind::Invalid, factor, message);
-                } else if number % factor != 0 {
-                    verdict.invalid(place, number, format_args!("should be a multiple of {factor}"));
-                }
-            }
-            None if factor <= 0.0 => {
-                let shown = go_text(factor);
-                let message =
-                    format_args!("factor MultipleOf declared for {place} must be positive: {shown}");
-                verdict.wrong(place, FieldErrorKind::Invalid, factor, message);
-            }
-            None => {
-                let times = if factor < 1.0 { 1.0 / factor * float } else { float / factor };
-                if !is_integral(times) {
-                    let factor = go_text(factor);
-                    verdict.invalid(place, float, format_args!("should be a multiple of {factor}"));
-                }
-            }
-        }
-    }
-    if let Some(min) = checks.minimum {
-        let native = bound(min, "Minimum boundary", verdict);
-        let exclusive = checks.exclusive_minimum;
-        let words = if exclusive { "should be greater than" } else { "should be greater than or equal to" };
-        match whole.filter(|_| native) {
-            Some(number) if number < min as i64 || (exclusive && number == min as i64) => {
-                verdict.invalid(place, number, format_args!("{words} {}", min as i64));
-            }
-            None if float < min || (exclusive && float <= min) => {
-                verdict.invalid(place, float, format_args!("{words} {}", go_text(min)));
-            }
-            _ => {}
-        }
-    }
-    if let Some(max) = checks.maximum {
-        let native = bound(max, "Maximum boundary", verdict);
-        let exclusive = checks.exclusive_maximum;
-        let words = if exclusive { "should be less than" } else { "should be less than or equal to" };
-        match whole.filter(|_| native) {
-            Some(number) if number > max as i64 || (exclusive && number == max as i64) => {
-                verdict.invalid(place, number, format_args!("{words} {}", max as i64));
-            }
-            None if float > max || (exclusive && float >= max) => {
-                verdict.invalid(place, float, format_args!("{words} {}", go_text(max)));
-            }
-            _ => {}
         }
     }
 }
@@ -450,15 +254,15 @@ fn count(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-fn too_many(place: &Place<'_>, actual: usize, max: i64, things: &str, verdict: &mut Verdict<'_>) {
-    verdict.push(|| {
+fn too_many(path: &ValuePath<'_>, actual: usize, max: i64, things: &str, result: &mut ValidationResult<'_>) {
+    result.push(|| {
         let error = FieldError::too_many(&value::Path::root(), actual, usize::try_from(max).unwrap_or(0));
-        let message = format!("{place} in body should have at most {max} {things}");
+        let message = format!("{path} in body should have at most {max} {things}");
         Problem {
-            field: Some(place.to_string()),
+            field: Some(path.to_string()),
             kind: FieldErrorKind::TooMany,
             value: error.bad_value,
-            words: Words::Both { detail: error.detail, message },
+            text: ProblemText::Both { detail: error.detail, message },
         }
     });
 }
@@ -466,118 +270,132 @@ fn too_many(place: &Place<'_>, actual: usize, max: i64, things: &str, verdict: &
 fn list<'a>(
     items: &[Value],
     node: &'a SchemaNode,
-    checks: Option<&Checks>,
-    place: &Place<'_>,
-    pair: Option<&Pair<'_>>,
-    walk: Walk<'_>,
-    verdict: &mut Verdict<'a>,
+    context: ValueContext<'_, '_>,
+    result: &mut ValidationResult<'a>,
 ) {
+    let ValueContext { path, pair, settings } = context;
     if let Some(below) = node.items.as_deref() {
         for (index, item) in items.iter().enumerate() {
             let pair = pair.and_then(|pair| pair.index(index));
-            let walk = walk.inside(verdict);
-            verdict.merge(ratcheted(item, below, &Place::Index(place, index), pair.as_ref(), walk));
+            let settings = settings.inside(result);
+            let path = &ValuePath::Index(path, index);
+            result.merge(ratcheted(item, below, ValueContext { path, pair: pair.as_ref(), settings }));
         }
     }
-    let Some(checks) = checks else { return };
+    let Some(checks) = node.checks.as_deref() else { return };
     let size = count(items.len());
     if let Some(min) = checks.min_items.filter(|min| size < *min) {
-        verdict.invalid(place, size, format_args!("should have at least {min} items"));
+        result.invalid(path, size, format_args!("should have at least {min} items"));
     }
     if let Some(max) = checks.max_items.filter(|max| size > *max) {
-        too_many(place, items.len(), max, "items", verdict);
+        too_many(path, items.len(), max, "items", result);
     }
     if checks.unique_items {
         let mut seen = HashSet::with_capacity(items.len());
         let is_new = |item: &Value| {
             let written = write::to_vec(item);
-            walk.meter.step(1 + written.len() / TEXT_STEP);
+            settings.meter.step(1 + written.len() / TEXT_STEP);
             seen.insert(written)
         };
         if !items.iter().all(is_new) {
-            verdict.invalid(place, "", format_args!("shouldn't contain duplicates"));
+            result.invalid(path, "", format_args!("shouldn't contain duplicates"));
         }
     }
 }
 
 fn object<'a>(
-    value: &Value,
+    map: &Map,
     node: &'a SchemaNode,
-    checks: Option<&Checks>,
-    place: &Place<'_>,
-    pair: Option<&Pair<'_>>,
-    walk: Walk<'_>,
-    verdict: &mut Verdict<'a>,
+    context: ValueContext<'_, '_>,
+    result: &mut ValidationResult<'a>,
 ) {
-    let Value::Map(map) = value else { return };
-    walk.meter.step(map.len() + node.required.len());
-    if let Some(checks) = checks {
+    let path = context.path;
+    context.settings.meter.step(map.len() + node.required.len());
+    if let Some(checks) = node.checks.as_deref() {
         let size = count(map.len());
         if let Some(min) = checks.min_properties.filter(|min| size < *min) {
-            verdict.invalid(place, size, format_args!("should have at least {min} properties"));
+            result.invalid(path, size, format_args!("should have at least {min} properties"));
         }
         if let Some(max) = checks.max_properties.filter(|max| size > *max) {
-            too_many(place, map.len(), max, "properties", verdict);
+            too_many(path, map.len(), max, "properties", result);
         }
     }
-    match &node.additional {
-        Some(additional) if !additional.allows => {
-            for key in map.keys().filter(|key| node.property(key).is_none()) {
-                let message = format_args!("{place}.{} in body is a forbidden property", shown(key));
-                verdict.wrong(place, FieldErrorKind::Invalid, key.clone(), message);
-            }
-        }
-        Some(additional) => {
-            if let Some(values) = additional.node.as_deref() {
-                for (key, value) in map.iter().filter(|(key, _)| node.property(key).is_none()) {
-                    let pair = pair.and_then(|pair| pair.key(key));
-                    let walk = walk.inside(verdict);
-                    verdict.merge(ratcheted(value, values, &Place::Entry(place, key), pair.as_ref(), walk));
-                }
-            }
-        }
-        None => {}
+    additional_properties(map, node, context, result);
+    properties(map, node, context, result);
+    for name in node.required.iter().filter(|name| !map.contains_key(name)) {
+        result.push(|| Problem {
+            field: Some(ValuePath::Field(path, name).to_string()),
+            kind: FieldErrorKind::Required,
+            value: None,
+            text: ProblemText::Both {
+                detail: String::new(),
+                message: format!("{path}.{name} in body is required"),
+            },
+        });
     }
-    let is_root = matches!(place, Place::Root);
+}
+
+/// Validates the values of the keys that are not declared as properties.
+fn additional_properties<'a>(
+    map: &Map,
+    node: &'a SchemaNode,
+    ValueContext { path, pair, settings }: ValueContext<'_, '_>,
+    result: &mut ValidationResult<'a>,
+) {
+    let Some(additional) = &node.additional else { return };
+    if !additional.allows {
+        for key in map.keys().filter(|key| node.property(key).is_none()) {
+            let message = format_args!("{path}.{} in body is a forbidden property", shown(key));
+            result.add_problem(path, FieldErrorKind::Invalid, key.clone(), message);
+        }
+        return;
+    }
+    let Some(values) = additional.node.as_deref() else { return };
+    for (key, value) in map.iter().filter(|(key, _)| node.property(key).is_none()) {
+        let pair = pair.and_then(|pair| pair.key(key));
+        let settings = settings.inside(result);
+        let path = &ValuePath::Entry(path, key);
+        result.merge(ratcheted(value, values, ValueContext { path, pair: pair.as_ref(), settings }));
+    }
+}
+
+/// Validates the values of declared properties. Both lists are sorted, so one pass over the two of them finds every property.
+fn properties<'a>(
+    map: &Map,
+    node: &'a SchemaNode,
+    ValueContext { path, pair, settings }: ValueContext<'_, '_>,
+    result: &mut ValidationResult<'a>,
+) {
+    let is_root = matches!(path, ValuePath::Root);
     let mut known = node.properties.iter().peekable();
     for (key, value) in map.iter() {
         while known.next_if(|(name, _)| name < key).is_some() {}
         let Some((_, property)) = known.next_if(|(name, _)| name == key) else { continue };
         let fixed = is_root && matches!(key.as_str(), "kind" | "apiVersion");
         let pair = pair.filter(|_| !fixed).and_then(|pair| pair.key(key));
-        let walk = walk.inside(verdict);
-        verdict.merge(ratcheted(value, property, &Place::Field(place, key), pair.as_ref(), walk));
-    }
-    for name in node.required.iter().filter(|name| !map.contains_key(name)) {
-        verdict.push(|| Problem {
-            field: Some(Place::Field(place, name).to_string()),
-            kind: FieldErrorKind::Required,
-            value: None,
-            words: Words::Both {
-                detail: String::new(),
-                message: format!("{place}.{name} in body is required"),
-            },
-        });
+        let settings = settings.inside(result);
+        let path = &ValuePath::Field(path, key);
+        result.merge(ratcheted(value, property, ValueContext { path, pair: pair.as_ref(), settings }));
     }
 }
 
 fn enumerated<'a>(
     value: &Value,
     checks: Option<&'a Checks>,
-    place: &Place<'_>,
-    walk: Walk<'_>,
-    verdict: &mut Verdict<'a>,
+    path: &ValuePath<'_>,
+    settings: ValidationSettings<'_>,
+    result: &mut ValidationResult<'a>,
 ) {
     let Some(checks) = checks.filter(|checks| !checks.enumeration.is_empty()) else { return };
     let steps = checks.enumeration.steps(value);
-    if !walk.meter.step(steps) || checks.enumeration.has(value, is_same) {
+    if !settings.meter.step(steps) || checks.enumeration.has(value, is_same) {
         return;
     }
-    verdict.push(|| Problem {
-        field: Some(place.to_string()),
+    result.push(|| Problem {
+        field: Some(path.to_string()),
         kind: FieldErrorKind::NotSupported,
         value: Some(value.clone()),
-        words: Words::OneOf(checks.enumeration.values()),
+        text: ProblemText::OneOf(checks.enumeration.values()),
     });
 }
 

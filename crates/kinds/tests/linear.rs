@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use api::{GroupKind, GroupVersion};
 use kinds::table::{self, KindStorage, Resource};
 use kinds::{strategy, validation};
-use schema::apply::{FieldManagement, Reset, Unconverted, Versions};
-use schema::{Format, Kind, Schema};
+use schema::apply::{FieldManagement, Reset, ServedVersions, Unconverted};
+use schema::{Schema, StringEncoding, ValueType};
 use schema::{decode, patch};
 use value::{Budget, Map, Value, steps, write};
 
@@ -67,15 +67,15 @@ fn cases() -> Vec<Case> {
     let mut visited = BTreeSet::new();
     while let Some((row, version, schema, path)) = queue.pop_front() {
         let with = |step: Step| path.iter().cloned().chain([step]).collect::<Vec<_>>();
-        match &schema.kind {
-            Kind::Object(object) => {
+        match &schema.value_type {
+            ValueType::Object(object) => {
                 if !visited.insert(schema.name.as_str()) {
                     continue;
                 }
                 for property in &object.properties {
                     let below = with(Step::Field(property.name.as_str()));
                     let link: &'static Schema = property.schema.get();
-                    if matches!(link.kind, Kind::List(_)) {
+                    if matches!(link.value_type, ValueType::List(_)) {
                         let name = format!("{}.{}", schema.name, property.name);
                         if found.insert(name.clone()) {
                             cases.push(Case { name, row, version, paths: vec![below.clone()] });
@@ -84,8 +84,8 @@ fn cases() -> Vec<Case> {
                     queue.push_back((row, version, link, below));
                 }
             }
-            Kind::List(list) => queue.push_back((row, version, list.items.get(), with(Step::Item))),
-            Kind::Map(map) => queue.push_back((row, version, map.values.get(), with(Step::Key))),
+            ValueType::List(list) => queue.push_back((row, version, list.items.get(), with(Step::Item))),
+            ValueType::Map(map) => queue.push_back((row, version, map.values.get(), with(Step::Key))),
             _ => {}
         }
     }
@@ -144,44 +144,46 @@ fn pairs() -> Vec<Case> {
 fn sample(name: &str, schema: &Schema, i: usize, deep: bool) -> Value {
     let number = i64::try_from(i).unwrap() + 1;
     let lower = name.to_ascii_lowercase();
-    match &schema.kind {
-        Kind::String(format) => match format {
-            Format::Plain if !schema.values.is_empty() => {
+    match &schema.value_type {
+        ValueType::String(format) => match format {
+            StringEncoding::Plain if !schema.values.is_empty() => {
                 let chosen =
                     schema.values.iter().filter(|value| !value.is_empty()).nth(i % schema.values.len());
                 chosen.or(schema.values.first()).cloned().unwrap_or_default().into()
             }
-            Format::Plain if lower.contains("cidr") || lower == "except" => {
+            StringEncoding::Plain if lower.contains("cidr") || lower == "except" => {
                 format!("10.{}.{}.0/24", i / 250 % 250, i % 250).into()
             }
-            Format::Plain if lower == "ip" || lower.ends_with("ips") || lower.ends_with("addresses") => {
+            StringEncoding::Plain
+                if lower == "ip" || lower.ends_with("ips") || lower.ends_with("addresses") =>
+            {
                 format!("10.1.{}.{}", i / 250 % 250, i % 250).into()
             }
-            Format::Plain if lower.contains("path") => format!("/p/{i}").into(),
-            Format::Plain if name == "operator" => "Exists".into(),
-            Format::Plain if name == "effect" => "NoExecute".into(),
-            Format::Plain if name == "protocol" => "TCP".into(),
-            Format::Plain => format!("n{i}").into(),
-            Format::Bytes => "eA==".into(),
-            Format::Time => "2026-01-01T00:00:00Z".into(),
-            Format::MicroTime => "2026-01-01T00:00:00.000000Z".into(),
-            Format::IntOrString => (number % 60_000 + 1).into(),
-            Format::Quantity => format!("{number}").into(),
+            StringEncoding::Plain if lower.contains("path") => format!("/p/{i}").into(),
+            StringEncoding::Plain if name == "operator" => "Exists".into(),
+            StringEncoding::Plain if name == "effect" => "NoExecute".into(),
+            StringEncoding::Plain if name == "protocol" => "TCP".into(),
+            StringEncoding::Plain => format!("n{i}").into(),
+            StringEncoding::Bytes => "eA==".into(),
+            StringEncoding::Time => "2026-01-01T00:00:00Z".into(),
+            StringEncoding::MicroTime => "2026-01-01T00:00:00.000000Z".into(),
+            StringEncoding::IntOrString => (number % 60_000 + 1).into(),
+            StringEncoding::Quantity => format!("{number}").into(),
         },
-        Kind::Int32 | Kind::Int64 if lower.contains("port") => (number % 60_000 + 1).into(),
-        Kind::Int32 | Kind::Int64 => number.into(),
-        Kind::Float => 0.5.into(),
-        Kind::Bool => Value::Bool(false),
-        Kind::Any => Value::map([("n", number)]),
-        Kind::SchemaOr(_) => Value::map([("type", "string")]),
-        Kind::Map(map) => Value::map([(format!("k{i}"), sample("value", map.values.get(), i, false))]),
-        Kind::List(list) if deep => Value::list([sample(name, list.items.get(), i, false)]),
-        Kind::List(_) => Value::List(Vec::new()),
-        Kind::Object(object) => {
-            let wanted = |property: &&schema::Property| match property.schema.get().kind {
-                Kind::Object(_) => deep && (property.required || property.name == "metadata"),
-                Kind::List(_) | Kind::Map(_) | Kind::Any | Kind::SchemaOr(_) => false,
-                Kind::Bool | Kind::Float => property.required,
+        ValueType::Int32 | ValueType::Int64 if lower.contains("port") => (number % 60_000 + 1).into(),
+        ValueType::Int32 | ValueType::Int64 => number.into(),
+        ValueType::Float => 0.5.into(),
+        ValueType::Bool => Value::Bool(false),
+        ValueType::Any => Value::map([("n", number)]),
+        ValueType::SchemaOr(_) => Value::map([("type", "string")]),
+        ValueType::Map(map) => Value::map([(format!("k{i}"), sample("value", map.values.get(), i, false))]),
+        ValueType::List(list) if deep => Value::list([sample(name, list.items.get(), i, false)]),
+        ValueType::List(_) => Value::List(Vec::new()),
+        ValueType::Object(object) => {
+            let wanted = |property: &&schema::Property| match property.schema.get().value_type {
+                ValueType::Object(_) => deep && (property.required || property.name == "metadata"),
+                ValueType::List(_) | ValueType::Map(_) | ValueType::Any | ValueType::SchemaOr(_) => false,
+                ValueType::Bool | ValueType::Float => property.required,
                 _ => !matches!(property.name.as_str(), "managedFields" | "deletionTimestamp"),
             };
             let fields = object.properties.iter().filter(wanted);
@@ -195,31 +197,31 @@ fn sample(name: &str, schema: &Schema, i: usize, deep: bool) -> Value {
 
 /// Inserts a list of `length` items at a path below a value.
 fn grow(value: &mut Value, schema: &Schema, path: &[Step], length: usize) {
-    match (&schema.kind, path) {
-        (Kind::Object(object), [Step::Field(name), rest @ ..]) => {
+    match (&schema.value_type, path) {
+        (ValueType::Object(object), [Step::Field(name), rest @ ..]) => {
             let property = object.property(name).unwrap();
             let slot = value.make_map().entry_or_insert_with(name, || Value::Null);
             let schema = property.schema.get();
-            if let (Kind::List(list), []) = (&schema.kind, rest) {
+            if let (ValueType::List(list), []) = (&schema.value_type, rest) {
                 let items = list.items.get();
                 *slot = Value::List((0..length).map(|i| sample(name, items, i, true)).collect());
             } else {
                 grow(slot, schema, rest, length);
             }
         }
-        (Kind::List(list), [Step::Item, rest @ ..]) => {
+        (ValueType::List(list), [Step::Item, rest @ ..]) => {
             if value.as_list().is_none() {
                 *value = Value::List(vec![sample("item", list.items.get(), 0, true)]);
             }
             let first = value.as_list_mut().and_then(|list| list.first_mut()).unwrap();
             grow(first, list.items.get(), rest, length);
         }
-        (Kind::Map(map), [Step::Key, rest @ ..]) => {
+        (ValueType::Map(map), [Step::Key, rest @ ..]) => {
             let slot = value.make_map().entry_or_insert_with("key", || Value::Null);
             grow(slot, map.values.get(), rest, length);
         }
         // A list at the end of a path through a map or a list of lists.
-        (Kind::List(list), []) => {
+        (ValueType::List(list), []) => {
             *value = Value::List((0..length).map(|i| sample("item", list.items.get(), i, true)).collect());
         }
         (kind, path) => panic!("{path:?} does not go through {kind:?}"),
@@ -244,7 +246,7 @@ fn object(case: &Case, length: usize) -> Value {
 
 struct Alone;
 
-impl Versions for Alone {
+impl ServedVersions for Alone {
     fn schema(&self, _: &str) -> Option<&Schema> {
         None
     }
@@ -327,8 +329,8 @@ fn validated(case: &Case, object: &Value) {
 fn patched(case: &Case, object: &Value) {
     let schema = case.row.schema(case.version).unwrap();
     let bytes = write::to_vec(object);
-    let _ = patch::apply(patch::Kind::StrategicMerge(schema), object, &bytes, true);
-    let _ = patch::apply(patch::Kind::<&Schema>::Merge, object, &bytes, true);
+    let _ = patch::apply(patch::PatchType::StrategicMerge(schema), object, &bytes, true);
+    let _ = patch::apply(patch::PatchType::<&Schema>::Merge, object, &bytes, true);
 }
 
 fn applied(case: &Case, object: &Value) {
@@ -420,12 +422,12 @@ fn every_list_field_of_every_type_is_a_case() {
     let covered: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
     let mut missing = Vec::new();
     for name in schema::all() {
-        let Kind::Object(object) = &schema::named(name).unwrap().kind else { continue };
+        let ValueType::Object(object) = &schema::named(name).unwrap().value_type else { continue };
         for property in &object.properties {
             let field = format!("{name}.{}", property.name);
             // Skips the items of list responses.
             let is_list_kind = name.ends_with("List") && property.name == "items";
-            if matches!(property.schema.get().kind, Kind::List(_))
+            if matches!(property.schema.get().value_type, ValueType::List(_))
                 && !is_list_kind
                 && !covered.contains(field.as_str())
             {

@@ -4,7 +4,9 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use schema::Schema;
-use schema::apply::{Applied, FieldManagement, Managers, Reset, Unconverted, Versions, managed_fields};
+use schema::apply::{
+    ApplyResult, FieldManagement, Managers, Reset, ServedVersions, Unconverted, managed_fields,
+};
 use value::{Value, yaml};
 
 const POD: &str = "
@@ -56,7 +58,7 @@ const OTHERS: [(&str, &str); 4] = [
 
 struct Alone;
 
-impl Versions for Alone {
+impl ServedVersions for Alone {
     fn schema(&self, _: &str) -> Option<&Schema> {
         None
     }
@@ -87,7 +89,7 @@ fn stored(mut object: Value, schema: &Schema) -> Value {
 fn benches(c: &mut Criterion) {
     let Some(schema) = schema::of("", "v1", "Pod") else { return };
     let reset = Reset::without(&["status"]);
-    let door = FieldManagement {
+    let management = FieldManagement {
         api_version: "v1",
         schema,
         subresource: "",
@@ -100,8 +102,8 @@ fn benches(c: &mut Criterion) {
     let own = config(POD);
     let mut live = empty.clone();
     for (manager, text) in std::iter::once(("app", POD)).chain(OTHERS) {
-        let object = match door.apply(&live, &empty, &config(text), manager, false) {
-            Ok(Applied { object }) => object,
+        let object = match management.apply(&live, &empty, &config(text), manager, false) {
+            Ok(ApplyResult { object }) => object,
             Err(refusal) => {
                 eprintln!("{manager} is refused: {}", refusal.into_status().message());
                 std::process::exit(1);
@@ -115,21 +117,21 @@ fn benches(c: &mut Criterion) {
     less.remove_at(&["spec", "tolerations"]);
 
     c.bench_function("apply/five_managers/unchanged", |b| {
-        b.iter(|| door.apply(black_box(&live), &empty, black_box(&own), "app", false));
+        b.iter(|| management.apply(black_box(&live), &empty, black_box(&own), "app", false));
     });
     c.bench_function("apply/five_managers/one_label", |b| {
-        b.iter(|| door.apply(black_box(&live), &empty, black_box(&changed), "app", false));
+        b.iter(|| management.apply(black_box(&live), &empty, black_box(&changed), "app", false));
     });
     c.bench_function("apply/five_managers/one_field_removed", |b| {
-        b.iter(|| door.apply(black_box(&live), &empty, black_box(&less), "app", false));
+        b.iter(|| management.apply(black_box(&live), &empty, black_box(&less), "app", false));
     });
     let mut updated = live.clone();
     updated.set_at(&["metadata", "labels", "version"], "v2");
     c.bench_function("track/five_managers/one_label", |b| {
-        b.iter(|| door.track(black_box(&live), black_box(&updated), "web"));
+        b.iter(|| management.track(black_box(&live), black_box(&updated), "web"));
     });
     let created = stored(own, schema);
-    c.bench_function("track/create", |b| b.iter(|| door.track(&empty, black_box(&created), "web")));
+    c.bench_function("track/create", |b| b.iter(|| management.track(&empty, black_box(&created), "web")));
     c.bench_function("managed_fields/five_managers/read", |b| {
         b.iter(|| Managers::decode(black_box(managed_fields(&live))));
     });

@@ -39,7 +39,7 @@ pub use types::{all, named, of};
 pub struct Schema {
     /// Name of the Go type with its package, such as `core.v1.PodSpec` or `core.v1.PullPolicy`; empty for unnamed types (`[]string`).
     pub name: Str,
-    pub kind: Kind,
+    pub value_type: ValueType,
     /// The values of an enumerated string type; empty if any value is allowed. They are published in OpenAPI, but enforced by
     /// validation and not by decoding.
     pub values: &'static [Str],
@@ -52,7 +52,7 @@ pub const INT_OR_STRING: &str = "int-or-string";
 
 /// The type of a value.
 #[derive(Debug, Default)]
-pub enum Kind {
+pub enum ValueType {
     /// A struct, which has only known fields.
     Object(Object),
     /// A map from any string to values of one schema.
@@ -60,7 +60,7 @@ pub enum Kind {
     /// A list of values of one schema.
     List(ListOf),
     /// A string, or a type encoded as one.
-    String(Format),
+    String(StringEncoding),
     Int32,
     Int64,
     Float,
@@ -74,7 +74,7 @@ pub enum Kind {
 
 /// The meaning of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum StringEncoding {
     Plain,
     /// Bytes encoded in base64.
     Bytes,
@@ -227,11 +227,11 @@ impl Object {
 impl Property {
     /// Whether server-side apply treats the field's value as one: an atomic struct, map or list, or a scalar.
     pub fn is_atomic(&self) -> bool {
-        match (self.map_type, &self.schema.get().kind) {
+        match (self.map_type, &self.schema.get().value_type) {
             (Some(map_type), _) => map_type == MapType::Atomic,
-            (None, Kind::Object(object)) => object.atomic,
-            (None, Kind::List(list)) => matches!(list.list_type, None | Some(ListType::Atomic)),
-            (None, Kind::Map(map)) => map.atomic,
+            (None, ValueType::Object(object)) => object.atomic,
+            (None, ValueType::List(list)) => matches!(list.list_type, None | Some(ListType::Atomic)),
+            (None, ValueType::Map(map)) => map.atomic,
             (None, _) => true,
         }
     }
@@ -239,12 +239,16 @@ impl Property {
 
 impl Schema {
     /// The schema of any JSON value.
-    pub const ANY: Schema =
-        Schema { name: Str::new_static(""), kind: Kind::Any, values: &[], format: Str::new_static("") };
+    pub const ANY: Schema = Schema {
+        name: Str::new_static(""),
+        value_type: ValueType::Any,
+        values: &[],
+        format: Str::new_static(""),
+    };
 
     pub fn object(&self) -> Option<&Object> {
-        match &self.kind {
-            Kind::Object(object) => Some(object),
+        match &self.value_type {
+            ValueType::Object(object) => Some(object),
             _ => None,
         }
     }
@@ -256,9 +260,9 @@ impl Schema {
 
     /// The schema of list items or map values.
     pub fn element(&self) -> Option<&Schema> {
-        match &self.kind {
-            Kind::List(list) => Some(list.items.get()),
-            Kind::Map(map) => Some(map.values.get()),
+        match &self.value_type {
+            ValueType::List(list) => Some(list.items.get()),
+            ValueType::Map(map) => Some(map.values.get()),
             _ => None,
         }
     }
@@ -270,7 +274,7 @@ impl Schema {
 
     /// Whether this is any JSON object, which Kubernetes publishes as `type: object` without further detail.
     pub fn is_free_object(&self) -> bool {
-        matches!(self.kind, Kind::Any) && !self.name.is_empty() && self.struct_name() != "JSON"
+        matches!(self.value_type, ValueType::Any) && !self.name.is_empty() && self.struct_name() != "JSON"
     }
 
     /// The Go type as printed in errors: `v1.PodSpec`, `[]v1.Container`, `map[string]string`, `int32`.
@@ -278,28 +282,28 @@ impl Schema {
         if !self.name.is_empty() {
             return go_name(&self.name);
         }
-        match &self.kind {
-            Kind::Map(map) => {
+        match &self.value_type {
+            ValueType::Map(map) => {
                 format!(
                     "map[{}]{}",
                     map.key.as_deref().map_or_else(|| "string".to_owned(), go_name),
                     map.values.get().go_type()
                 )
             }
-            Kind::List(list) => format!("[]{}", list.items.get().go_type()),
-            Kind::String(Format::Bytes) => "[]uint8".to_owned(),
-            Kind::String(_) => "string".to_owned(),
-            Kind::Int32 => "int32".to_owned(),
-            Kind::Int64 => "int64".to_owned(),
-            Kind::Float => "float64".to_owned(),
-            Kind::Bool => "bool".to_owned(),
-            Kind::Object(_) | Kind::Any | Kind::SchemaOr(_) => "interface {}".to_owned(),
+            ValueType::List(list) => format!("[]{}", list.items.get().go_type()),
+            ValueType::String(StringEncoding::Bytes) => "[]uint8".to_owned(),
+            ValueType::String(_) => "string".to_owned(),
+            ValueType::Int32 => "int32".to_owned(),
+            ValueType::Int64 => "int64".to_owned(),
+            ValueType::Float => "float64".to_owned(),
+            ValueType::Bool => "bool".to_owned(),
+            ValueType::Object(_) | ValueType::Any | ValueType::SchemaOr(_) => "interface {}".to_owned(),
         }
     }
 
     /// Full name of the type in OpenAPI: `io.k8s.api.core.v1.PodSpec`.
-    pub fn definition(&self) -> String {
-        definition_name(&self.name)
+    pub fn openapi_name(&self) -> String {
+        openapi_name(&self.name)
     }
 }
 
@@ -313,7 +317,7 @@ fn go_name(name: &str) -> String {
 }
 
 /// Converts the short name of a type to its full name in OpenAPI.
-pub fn definition_name(name: &str) -> String {
+pub fn openapi_name(name: &str) -> String {
     // Types of custom resources are registered by their full names.
     if let Some(own) = name.strip_prefix('=') {
         return own.to_owned();

@@ -1,6 +1,8 @@
 use std::fmt::Write;
 
-use super::{Format, Kind, Link, ListType, MapType, Omit, Schema, SchemaOr, all, named, of, text, types};
+use super::{
+    Link, ListType, MapType, Omit, Schema, SchemaOr, StringEncoding, ValueType, all, named, of, text, types,
+};
 
 /// Reconstructs the table line of a schema: the inverse of `text::schema`.
 fn line(schema: &Schema) -> String {
@@ -33,7 +35,7 @@ fn line(schema: &Schema) -> String {
             (false, Omit::Zero) => "0",
             (false, Omit::Empty) => "",
         });
-        if let Kind::List(list) = &property.schema.get().kind {
+        if let ValueType::List(list) = &property.schema.get().value_type {
             match &list.list_type {
                 None => {}
                 Some(ListType::Atomic) => word.push_str("=atomic"),
@@ -80,27 +82,27 @@ fn shape(link: &Link, package: &str) -> String {
 }
 
 fn own_shape(schema: &Schema, package: &str) -> String {
-    match &schema.kind {
-        Kind::List(list) => format!("[]{}", shape(&list.items, package)),
-        Kind::Map(map) => {
+    match &schema.value_type {
+        ValueType::List(list) => format!("[]{}", shape(&list.items, package)),
+        ValueType::Map(map) => {
             let key = map.key.as_ref().map(|key| relative(key, package)).unwrap_or_default();
             format!("{{{key}}}{}", shape(&map.values, package))
         }
-        Kind::String(Format::Plain) => "str".to_owned(),
-        Kind::String(Format::Bytes) => "bytes".to_owned(),
-        Kind::String(Format::Time) => "time".to_owned(),
-        Kind::String(Format::MicroTime) => "micro-time".to_owned(),
-        Kind::String(Format::IntOrString) => "int-or-string".to_owned(),
-        Kind::String(Format::Quantity) => "quantity".to_owned(),
-        Kind::Int32 => "i32".to_owned(),
-        Kind::Int64 => "i64".to_owned(),
-        Kind::Float => "f64".to_owned(),
-        Kind::Bool => "bool".to_owned(),
-        Kind::Any => "raw".to_owned(),
-        Kind::SchemaOr(SchemaOr::Array) => "schema-or-array".to_owned(),
-        Kind::SchemaOr(SchemaOr::Bool) => "schema-or-bool".to_owned(),
-        Kind::SchemaOr(SchemaOr::Strings) => "schema-or-strings".to_owned(),
-        Kind::Object(_) => panic!("a struct without a name"),
+        ValueType::String(StringEncoding::Plain) => "str".to_owned(),
+        ValueType::String(StringEncoding::Bytes) => "bytes".to_owned(),
+        ValueType::String(StringEncoding::Time) => "time".to_owned(),
+        ValueType::String(StringEncoding::MicroTime) => "micro-time".to_owned(),
+        ValueType::String(StringEncoding::IntOrString) => "int-or-string".to_owned(),
+        ValueType::String(StringEncoding::Quantity) => "quantity".to_owned(),
+        ValueType::Int32 => "i32".to_owned(),
+        ValueType::Int64 => "i64".to_owned(),
+        ValueType::Float => "f64".to_owned(),
+        ValueType::Bool => "bool".to_owned(),
+        ValueType::Any => "raw".to_owned(),
+        ValueType::SchemaOr(SchemaOr::Array) => "schema-or-array".to_owned(),
+        ValueType::SchemaOr(SchemaOr::Bool) => "schema-or-bool".to_owned(),
+        ValueType::SchemaOr(SchemaOr::Strings) => "schema-or-strings".to_owned(),
+        ValueType::Object(_) => panic!("a struct without a name"),
     }
 }
 
@@ -137,7 +139,7 @@ fn kinds_are_found_by_group_version_and_kind() {
     assert_eq!(of("", "v1", "Pod").unwrap().name, "core.v1.Pod");
     assert_eq!(of("apps", "v1", "Deployment").unwrap().name, "apps.v1.Deployment");
     assert_eq!(
-        of("rbac.authorization.k8s.io", "v1", "Role").unwrap().definition(),
+        of("rbac.authorization.k8s.io", "v1", "Role").unwrap().openapi_name(),
         "io.k8s.api.rbac.v1.Role"
     );
     assert_eq!(of("policy", "v1", "DeleteOptions").unwrap().name, "meta.v1.DeleteOptions");
@@ -147,7 +149,7 @@ fn kinds_are_found_by_group_version_and_kind() {
 }
 
 #[test]
-fn the_facts_of_well_known_fields_are_right() {
+fn well_known_fields_have_the_expected_properties() {
     let spec = of("", "v1", "Pod").unwrap().field("spec").unwrap();
     let object = spec.object().unwrap();
     let containers = object.property("containers").unwrap();
@@ -169,7 +171,7 @@ fn the_facts_of_well_known_fields_are_right() {
     assert_eq!(container.object().unwrap().property("resources").unwrap().omit, Omit::Never);
     assert_eq!(container.field("resources").unwrap().field("limits").unwrap().go_type(), "v1.ResourceList");
     let ports = container.field("ports").unwrap();
-    let Kind::List(list) = &ports.kind else { panic!("not a list") };
+    let ValueType::List(list) = &ports.value_type else { panic!("not a list") };
     assert_eq!(list.list_type, Some(ListType::Map(["containerPort".into(), "protocol".into()].into())));
     let metadata = named("meta.v1.ObjectMeta").unwrap().object().unwrap();
     assert_eq!(metadata.property("creationTimestamp").unwrap().omit, Omit::Zero);

@@ -29,23 +29,23 @@
 use value::Str;
 
 use super::{
-    Format, Kind, Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema, SchemaOr,
-    types,
+    Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema, SchemaOr, StringEncoding,
+    ValueType, types,
 };
 
 /// The word that does not have the form described above.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) &'static str);
 
-static STRING: Schema = leaf(Kind::String(Format::Plain));
-static BYTES: Schema = leaf(Kind::String(Format::Bytes));
-static BOOL: Schema = leaf(Kind::Bool);
-static INT32: Schema = leaf(Kind::Int32);
-static INT64: Schema = leaf(Kind::Int64);
-static FLOAT: Schema = leaf(Kind::Float);
+static STRING: Schema = leaf(ValueType::String(StringEncoding::Plain));
+static BYTES: Schema = leaf(ValueType::String(StringEncoding::Bytes));
+static BOOL: Schema = leaf(ValueType::Bool);
+static INT32: Schema = leaf(ValueType::Int32);
+static INT64: Schema = leaf(ValueType::Int64);
+static FLOAT: Schema = leaf(ValueType::Float);
 
-const fn leaf(kind: Kind) -> Schema {
-    Schema { name: Str::new_static(""), kind, values: &[], format: Str::new_static("") }
+const fn leaf(value_type: ValueType) -> Schema {
+    Schema { name: Str::new_static(""), value_type, values: &[], format: Str::new_static("") }
 }
 
 /// Parses the schema of the type `name` from the rest of its line.
@@ -54,9 +54,14 @@ pub(super) fn schema(name: &'static str, rest: &'static str) -> Result<Schema, M
     let mut words = rest.split(' ').filter(|word| !word.is_empty());
     if let Some(alias) = rest.strip_prefix("= ") {
         let mut words = alias.split(' ');
-        let kind = alias_kind(words.next().unwrap_or_default(), package)?;
+        let value_type = alias_type(words.next().unwrap_or_default(), package)?;
         let values: Vec<Str> = words.map(unescape).collect();
-        return Ok(Schema { name: Str::new_static(name), kind, values: Vec::leak(values), ..Schema::ANY });
+        return Ok(Schema {
+            name: Str::new_static(name),
+            value_type,
+            values: Vec::leak(values),
+            ..Schema::ANY
+        });
     }
     let mut object = Object::default();
     let mut properties = Vec::new();
@@ -72,7 +77,7 @@ pub(super) fn schema(name: &'static str, rest: &'static str) -> Result<Schema, M
         }
     }
     object.properties = properties.into();
-    Ok(Schema { name: Str::new_static(name), kind: Kind::Object(object), ..Schema::ANY })
+    Ok(Schema { name: Str::new_static(name), value_type: ValueType::Object(object), ..Schema::ANY })
 }
 
 fn unescape(word: &'static str) -> Str {
@@ -83,21 +88,21 @@ fn unescape(word: &'static str) -> Str {
     }
 }
 
-/// The kind of a type that is not a struct.
-fn alias_kind(shape: &'static str, package: &'static str) -> Result<Kind, Malformed> {
+/// Parses the shape of a type that is not a struct.
+fn alias_type(shape: &'static str, package: &'static str) -> Result<ValueType, Malformed> {
     Ok(match shape {
-        "quantity" => Kind::String(Format::Quantity),
-        "int-or-string" => Kind::String(Format::IntOrString),
-        "time" => Kind::String(Format::Time),
-        "micro-time" => Kind::String(Format::MicroTime),
-        "raw" => Kind::Any,
-        "schema-or-array" => Kind::SchemaOr(SchemaOr::Array),
-        "schema-or-bool" => Kind::SchemaOr(SchemaOr::Bool),
-        "schema-or-strings" => Kind::SchemaOr(SchemaOr::Strings),
-        "str" => Kind::String(Format::Plain),
-        "bytes" => Kind::String(Format::Bytes),
-        "i32" => Kind::Int32,
-        "i64" => Kind::Int64,
+        "quantity" => ValueType::String(StringEncoding::Quantity),
+        "int-or-string" => ValueType::String(StringEncoding::IntOrString),
+        "time" => ValueType::String(StringEncoding::Time),
+        "micro-time" => ValueType::String(StringEncoding::MicroTime),
+        "raw" => ValueType::Any,
+        "schema-or-array" => ValueType::SchemaOr(SchemaOr::Array),
+        "schema-or-bool" => ValueType::SchemaOr(SchemaOr::Bool),
+        "schema-or-strings" => ValueType::SchemaOr(SchemaOr::Strings),
+        "str" => ValueType::String(StringEncoding::Plain),
+        "bytes" => ValueType::String(StringEncoding::Bytes),
+        "i32" => ValueType::Int32,
+        "i64" => ValueType::Int64,
         _ => container(shape, package, None)?.ok_or(Malformed(shape))?,
     })
 }
@@ -107,9 +112,9 @@ fn container(
     shape: &'static str,
     package: &'static str,
     list_type: Option<ListType>,
-) -> Result<Option<Kind>, Malformed> {
+) -> Result<Option<ValueType>, Malformed> {
     if let Some(items) = shape.strip_prefix("[]") {
-        return Ok(Some(Kind::List(ListOf { items: link(items, package, None)?, list_type })));
+        return Ok(Some(ValueType::List(ListOf { items: link(items, package, None)?, list_type })));
     }
     let Some(map) = shape.strip_prefix('{') else { return Ok(None) };
     let (key, values) = map.split_once('}').ok_or(Malformed(shape))?;
@@ -121,7 +126,7 @@ fn container(
                 .ok_or(Malformed(key))?,
         ),
     };
-    Ok(Some(Kind::Map(MapOf { values: link(values, package, None)?, key, atomic: false })))
+    Ok(Some(ValueType::Map(MapOf { values: link(values, package, None)?, key, atomic: false })))
 }
 
 /// The absolute form of a type name that occurs in a line of `package`.
@@ -142,7 +147,7 @@ fn link(shape: &'static str, package: &'static str, list_type: Option<ListType>)
         "f64" => &FLOAT,
         _ => match container(shape, package, list_type)? {
             // Leaked on purpose: decoded once per field of the table and used until the process ends.
-            Some(kind) => Box::leak(Box::new(leaf(kind))),
+            Some(value_type) => Box::leak(Box::new(leaf(value_type))),
             None => {
                 return types::position(&absolute(shape, package)).map(Link::Type).ok_or(Malformed(shape));
             }

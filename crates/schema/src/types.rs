@@ -7,8 +7,8 @@ use super::{Schema, text};
 static DATA: &str = include_str!("../data/schema.txt");
 
 /// All lines, with the schemas decoded so far.
-struct Table {
-    lines: Box<[Line]>,
+struct TypeTable {
+    lines: Box<[TypeLine]>,
     /// The types that are kinds, sorted by group, version and kind.
     kinds: Box<[KindEntry]>,
 }
@@ -21,20 +21,20 @@ struct KindEntry {
     position: u16,
 }
 
-struct Line {
+struct TypeLine {
     name: &'static str,
     rest: &'static str,
     schema: OnceLock<&'static Schema>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
+static TABLE: LazyLock<TypeTable> = LazyLock::new(|| {
     // INVARIANT: the generator sorts the lines by name, and a test proves it.
-    let lines: Box<[Line]> = DATA
+    let lines: Box<[TypeLine]> = DATA
         .lines()
         .filter(|line| !line.starts_with('#'))
         .map(|line| {
             let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
-            Line { name, rest, schema: OnceLock::new() }
+            TypeLine { name, rest, schema: OnceLock::new() }
         })
         .collect();
     let mut kinds: Vec<_> = (0..)
@@ -50,7 +50,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         })
         .collect();
     kinds.sort_unstable();
-    Table { lines, kinds: kinds.into() }
+    TypeTable { lines, kinds: kinds.into() }
 });
 
 /// Replaces a line that cannot be parsed. A test parses every line, so it is never used.

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use api::selector::Selection;
 use api::{GroupVersion, Status, StatusCause, meta};
-use crd::{CrdConversion, Room};
+use crd::{CrdConversion, DefaultsAllowance};
 use storage::StoredEntry;
 use value::Value;
 
@@ -148,7 +148,7 @@ impl Converter<'_> {
         custom: &CustomResourceVersion,
         stored: Vec<StoredObject>,
     ) -> Result<Vec<Working>, Status> {
-        let mut room = Room::for_list();
+        let mut room = DefaultsAllowance::for_list();
         let mut objects: Vec<Value> = stored.into_iter().map(StoredObject::into_value).collect();
         for object in &mut objects {
             let version = meta::gvk(object).version;

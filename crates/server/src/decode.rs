@@ -290,7 +290,7 @@ pub fn from_tree(
     } else {
         return Err(refused(unregistered(&version.kind(sent_kind.clone()), &kind.gvk)));
     };
-    let duplicates = schema::decode::met_duplicates(schema, duplicates);
+    let duplicates = schema::decode::decoded_duplicates(schema, duplicates);
     schema::apply::mark_reset(&mut object);
     let empty = schema::decode::empty_lists(&object, schema);
     let outcome = schema::decode::normalise(&mut object, schema);

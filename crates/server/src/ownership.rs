@@ -11,7 +11,7 @@ use crd::CrdConversion;
 use kinds::strategy;
 use schema::Schema;
 use schema::apply::{
-    self, Element, FieldManagement, Managers, Refusal, Replicas, Reset, Unconverted, Versions,
+    self, ApplyError, Element, FieldManagement, Managers, Replicas, Reset, ServedVersions, Unconverted,
 };
 use value::{Str, Value};
 
@@ -31,7 +31,7 @@ const MANAGED_FIELDS: &[&str] = &["metadata", "managedFields"];
 
 static NOTHING: Reset = Reset::Nothing;
 
-impl Versions for ServedResource {
+impl ServedVersions for ServedResource {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
         let version = GroupVersion::parse(api_version).ok()?;
         if let Some(custom) = self.as_custom() {
@@ -95,9 +95,9 @@ struct Asked<'a> {
 /// Upper limit of conversions for one write; more than the versions of any CRD need.
 const MAX_QUESTIONS: usize = 200;
 
-impl Versions for Asked<'_> {
+impl ServedVersions for Asked<'_> {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
-        Versions::schema(self.kind, api_version)
+        ServedVersions::schema(self.kind, api_version)
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, Unconverted> {
@@ -107,7 +107,7 @@ impl Versions for Asked<'_> {
             .is_some_and(|custom| matches!(custom.crd.conversion, CrdConversion::Webhook(_)));
         let is_there = object.str_at(&["apiVersion"]) == Some(api_version);
         if !by_webhook || is_there || self.schema(api_version).is_none() {
-            return Versions::convert(self.kind, object, api_version);
+            return ServedVersions::convert(self.kind, object, api_version);
         }
         let asked = |(of, version, _): &&(Value, String, Value)| version == api_version && of == object;
         if let Some((_, _, answer)) = self.answers.iter().find(asked) {
@@ -126,7 +126,7 @@ impl Versions for Asked<'_> {
 async fn with_versions<T>(
     state: &State,
     kind: &ServedResource,
-    work: impl Fn(&dyn Versions) -> T,
+    work: impl Fn(&dyn ServedVersions) -> T,
 ) -> Result<T, Status> {
     let mut asked = Asked { kind, answers: Vec::new(), open: RefCell::default() };
     while asked.answers.len() < MAX_QUESTIONS {
@@ -144,7 +144,7 @@ async fn with_versions<T>(
 /// The versions of `Scale` and of objects posted to subresources, which have only the version of the request.
 struct OnlyVersion;
 
-impl Versions for OnlyVersion {
+impl ServedVersions for OnlyVersion {
     fn schema(&self, _: &str) -> Option<&Schema> {
         None
     }
@@ -229,7 +229,7 @@ fn field_management<'a>(
     kind: &'a ServedResource,
     subresource: Subresource,
     api_version: &'a str,
-    versions: &'a dyn Versions,
+    versions: &'a dyn ServedVersions,
     now: i64,
 ) -> FieldManagement<'a> {
     FieldManagement {
@@ -377,7 +377,7 @@ pub async fn configure(
         })
         .await?
     };
-    applied.map(|applied| applied.object).map_err(Refusal::into_status)
+    applied.map(|applied| applied.object).map_err(ApplyError::into_status)
 }
 
 /// Restores managed fields that mutating admission made invalid and returns a warning for the client.

@@ -94,7 +94,12 @@ fn parse(method: &Method, path: &str, query: &str) -> (RequestInfo, Query) {
 }
 
 /// Refuses a request that was not authenticated, and opens its audit record.
-fn refuse_unauthenticated(status: &Status, sent: RecordedRequest<'_>, query: &Query, record: &AuditRecord) -> RequestOutcome {
+fn refuse_unauthenticated(
+    status: &Status,
+    sent: RecordedRequest<'_>,
+    query: &Query,
+    record: &AuditRecord,
+) -> RequestOutcome {
     let headers = sent.headers;
     record.open(None, sent);
     let response = respond::refusal(status, headers, query, record);
@@ -153,8 +158,16 @@ async fn serve(
 
     // stage: queue
     let has_body = body.arrives();
-    let asking =
-        SeatRequest { state, caller: &caller, info, query: &query, arrived: started, deadline, has_body, gone };
+    let asking = SeatRequest {
+        state,
+        caller: &caller,
+        info,
+        query: &query,
+        arrived: started,
+        deadline,
+        has_body,
+        gone,
+    };
     let seat = match take_seat(asking).await {
         Ok(seat) => seat,
         Err(refused) => return RequestOutcome::unknown(*refused),

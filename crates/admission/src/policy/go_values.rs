@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use cel::{Timestamp, Val};
-use schema::{Format, Kind, Schema};
+use schema::{Schema, StringEncoding, ValueType};
 use value::Value;
 
 /// The configuration as a tree; `None` if a map has a key that is not a string.
@@ -32,7 +32,7 @@ pub(super) fn first_type_mismatch(val: &Val<'_>, schema: &Schema, path: &mut Str
         path.truncate(length);
         found
     };
-    match (val, &schema.kind) {
+    match (val, &schema.value_type) {
         (Val::Object(object), _) => object.fields.iter().find_map(|(name, val)| {
             let schema = schema.field(name).or_else(|| map_values(schema))?;
             below(name, val, schema)
@@ -42,7 +42,7 @@ pub(super) fn first_type_mismatch(val: &Val<'_>, schema: &Schema, path: &mut Str
             let schema = schema.field(&key).or_else(|| map_values(schema))?;
             below(&key, &val, schema)
         }),
-        (Val::List(list), Kind::List(of)) => list.iter().enumerate().find_map(|(at, item)| {
+        (Val::List(list), ValueType::List(of)) => list.iter().enumerate().find_map(|(at, item)| {
             let length = path.len();
             let _ = write!(path, "[{at}]");
             let found = first_type_mismatch(&item, of.items.get(), path);
@@ -51,17 +51,17 @@ pub(super) fn first_type_mismatch(val: &Val<'_>, schema: &Schema, path: &mut Str
         }),
         (Val::Null | Val::Uint(_) | Val::Bytes(_) | Val::Duration(_) | Val::Timestamp(_), kind) => {
             let (expected, got) = match kind {
-                Kind::Int32 | Kind::Int64 | Kind::Float => {
+                ValueType::Int32 | ValueType::Int64 | ValueType::Float => {
                     ("numeric (int or float)", go_type(val).to_owned())
                 }
-                Kind::String(Format::Plain | Format::Bytes) => {
+                ValueType::String(StringEncoding::Plain | StringEncoding::Bytes) => {
                     ("string", format!("&value.valueUnstructured{{Value:{}}}", go_syntax(val)))
                 }
-                Kind::Bool => ("boolean", format!("&{{{}}}", go_value(val))),
-                Kind::String(_) => ("any scalar", format!("&{{{}}}", go_value(val))),
-                Kind::Object(_) | Kind::Map(_) => ("map", format!("&{{{}}}", go_value(val))),
-                Kind::List(_) => ("list", format!("&{{{}}}", go_value(val))),
-                Kind::Any | Kind::SchemaOr(_) => return None,
+                ValueType::Bool => ("boolean", format!("&{{{}}}", go_value(val))),
+                ValueType::String(_) => ("any scalar", format!("&{{{}}}", go_value(val))),
+                ValueType::Object(_) | ValueType::Map(_) => ("map", format!("&{{{}}}", go_value(val))),
+                ValueType::List(_) => ("list", format!("&{{{}}}", go_value(val))),
+                ValueType::Any | ValueType::SchemaOr(_) => return None,
             };
             Some(format!("{path}: expected {expected}, got {got}"))
         }
@@ -70,8 +70,8 @@ pub(super) fn first_type_mismatch(val: &Val<'_>, schema: &Schema, path: &mut Str
 }
 
 fn map_values(schema: &Schema) -> Option<&Schema> {
-    match &schema.kind {
-        Kind::Map(map) => Some(map.values.get()),
+    match &schema.value_type {
+        ValueType::Map(map) => Some(map.values.get()),
         _ => None,
     }
 }

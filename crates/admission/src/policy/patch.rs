@@ -4,7 +4,7 @@ use api::{GroupVersionKind, field};
 use cel::{ListVal, Val};
 use schema::apply;
 use schema::patch::json_patch;
-use schema::{Kind, Schema};
+use schema::{Schema, ValueType};
 use value::{Map, Str, Value};
 
 use super::go_values;
@@ -104,14 +104,14 @@ pub(super) fn apply_configuration(
 /// Converts doubles without a fraction to integers where the schema requires them: expressions easily yield
 /// doubles. Integers that overflow a field of a built-in kind are truncated to 32 bits, as in kube-apiserver.
 fn convert_whole_numbers(value: &mut Value, schema: &Schema, built_in: bool) -> Result<(), String> {
-    match (value, &schema.kind) {
-        (Value::Int(number), Kind::Int32) if built_in => {
+    match (value, &schema.value_type) {
+        (Value::Int(number), ValueType::Int32) if built_in => {
             #[expect(clippy::cast_possible_truncation, reason = "this is what Kubernetes does")]
             let lower = *number as i32;
             *number = i64::from(lower);
             Ok(())
         }
-        (value @ Value::Float(_), Kind::Int32 | Kind::Int64) => {
+        (value @ Value::Float(_), ValueType::Int32 | ValueType::Int64) => {
             let Value::Float(float) = *value else { return Ok(()) };
             if float.fract() != 0.0 || float.abs() >= MAX_EXACT_INTEGER {
                 return Err(format!("cannot convert float64 to {}", schema.go_type()));
@@ -124,13 +124,13 @@ fn convert_whole_numbers(value: &mut Value, schema: &Schema, built_in: bool) -> 
             *value = Value::Int(whole);
             Ok(())
         }
-        (Value::List(items), Kind::List(list)) => {
+        (Value::List(items), ValueType::List(list)) => {
             items.iter_mut().try_for_each(|item| convert_whole_numbers(item, list.items.get(), built_in))
         }
-        (Value::Map(map), Kind::Map(of)) => {
+        (Value::Map(map), ValueType::Map(of)) => {
             map.iter_mut().try_for_each(|(_, value)| convert_whole_numbers(value, of.values.get(), built_in))
         }
-        (Value::Map(map), Kind::Object(object)) => {
+        (Value::Map(map), ValueType::Object(object)) => {
             map.iter_mut().try_for_each(|(name, value)| match object.property(name) {
                 Some(property) => convert_whole_numbers(value, property.schema.get(), built_in),
                 None => Ok(()),

@@ -2,7 +2,7 @@
 
 use api::field::quote;
 use api::{GroupVersionKind, Status};
-use schema::patch::json_patch::{self, Operation as JsonPatchOperation};
+use schema::patch::json_patch::{self, JsonPatchOperation};
 use value::{Value, json, write};
 
 use crate::patched::{complete_kind, to_stored, unreadable_as};

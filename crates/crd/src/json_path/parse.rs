@@ -2,22 +2,22 @@
 
 use value::{Str, Value};
 
-use super::{Filter, Operator, Slice, Step};
+use super::{ComparisonOperator, FilterExpression, JsonPathStep, Slice};
 
 /// Limit on nested parsing of filters, unions and quoted keys.
 const DEEPEST: usize = 16;
 
 /// Parses the steps of each `{…}` block. `text` has neither the opening `{` of the first block nor its closing `}`.
-pub(super) fn blocks(text: &str) -> Option<Vec<Vec<Step>>> {
+pub(super) fn blocks(text: &str) -> Option<Vec<Vec<JsonPathStep>>> {
     blocks_at(text, 0)
 }
 
-fn blocks_at(text: &str, depth: usize) -> Option<Vec<Vec<Step>>> {
+fn blocks_at(text: &str, depth: usize) -> Option<Vec<Vec<JsonPathStep>>> {
     if depth > DEEPEST {
         return None;
     }
     let whole = format!("{text}}}");
-    let mut parser = Parser { rest: &whole, depth };
+    let mut parser = JsonPathParser { rest: &whole, depth };
     let mut blocks = vec![parser.block()?];
     // Text between blocks is output for kubectl and has no meaning here.
     while let Some((_, rest)) = parser.rest.split_once('{') {
@@ -28,16 +28,16 @@ fn blocks_at(text: &str, depth: usize) -> Option<Vec<Vec<Step>>> {
 }
 
 /// Parses text nested in another path, such as a filter operand.
-fn inner(text: &str, depth: usize) -> Option<Vec<Step>> {
+fn inner(text: &str, depth: usize) -> Option<Vec<JsonPathStep>> {
     blocks_at(text, depth + 1)?.into_iter().next()
 }
 
-struct Parser<'t> {
+struct JsonPathParser<'t> {
     rest: &'t str,
     depth: usize,
 }
 
-impl<'t> Parser<'t> {
+impl<'t> JsonPathParser<'t> {
     fn take(&mut self, prefix: &str) -> bool {
         let rest = self.rest.strip_prefix(prefix);
         self.rest = rest.unwrap_or(self.rest);
@@ -64,7 +64,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Consumes the steps of a block, including its closing `}`.
-    fn block(&mut self) -> Option<Vec<Step>> {
+    fn block(&mut self) -> Option<Vec<JsonPathStep>> {
         let mut steps = Vec::new();
         loop {
             if self.take("}") {
@@ -73,10 +73,10 @@ impl<'t> Parser<'t> {
             if self.take("[?(") {
                 steps.push(self.filter()?);
             } else if self.take("..") {
-                if steps.last() == Some(&Step::Recursive) {
+                if steps.last() == Some(&JsonPathStep::Recursive) {
                     return None;
                 }
-                steps.push(Step::Recursive);
+                steps.push(JsonPathStep::Recursive);
                 if self.rest.starts_with(is_alphanumeric) {
                     steps.push(self.field());
                 }
@@ -88,7 +88,7 @@ impl<'t> Parser<'t> {
                     '[' => steps.extend(self.bracket()?),
                     quote @ ('"' | '\'') => {
                         let text = self.quoted(quote)?;
-                        steps.push(Step::Constant(Value::String(text)));
+                        steps.push(JsonPathStep::Constant(Value::String(text)));
                     }
                     '.' => steps.push(self.field()),
                     c if c == '+' || c == '-' || c.is_numeric() => {
@@ -98,9 +98,9 @@ impl<'t> Parser<'t> {
                     c if is_alphanumeric(c) => {
                         self.rest = before;
                         steps.push(match self.until(is_terminator) {
-                            "true" => Step::Constant(Value::Bool(true)),
-                            "false" => Step::Constant(Value::Bool(false)),
-                            _ => Step::Word,
+                            "true" => JsonPathStep::Constant(Value::Bool(true)),
+                            "false" => JsonPathStep::Constant(Value::Bool(false)),
+                            _ => JsonPathStep::Keyword,
                         });
                     }
                     _ => return None,
@@ -110,7 +110,7 @@ impl<'t> Parser<'t> {
     }
 
     /// A field name; a backslash escapes the next character.
-    fn field(&mut self) -> Step {
+    fn field(&mut self) -> JsonPathStep {
         let mut name = String::new();
         let mut chars = self.rest.char_indices();
         let mut end = self.rest.len();
@@ -124,10 +124,10 @@ impl<'t> Parser<'t> {
                 name.push(c);
             }
         }
-        if self.upto(end) == "*" { Step::Wildcard } else { Step::Field(name.into()) }
+        if self.upto(end) == "*" { JsonPathStep::Wildcard } else { JsonPathStep::Field(name.into()) }
     }
 
-    fn number(&mut self) -> Option<Step> {
+    fn number(&mut self) -> Option<JsonPathStep> {
         let sign = usize::from(self.rest.starts_with(['+', '-']));
         let digits = self.rest.get(sign..).unwrap_or_default();
         let end = digits.find(|c: char| c != '.' && !c.is_numeric()).unwrap_or(digits.len());
@@ -136,11 +136,11 @@ impl<'t> Parser<'t> {
             Ok(number) => Value::Int(number),
             Err(_) => Value::Float(text.parse().ok()?),
         };
-        Some(Step::Constant(number))
+        Some(JsonPathStep::Constant(number))
     }
 
     /// The contents of `[…]`, after the opening bracket.
-    fn bracket(&mut self) -> Option<Vec<Step>> {
+    fn bracket(&mut self) -> Option<Vec<JsonPathStep>> {
         let end = self.rest.find([']', '\n'])?;
         let text = self.upto(end);
         if !self.take("]") {
@@ -150,17 +150,17 @@ impl<'t> Parser<'t> {
         if text.contains(',') {
             let parts =
                 text.split(',').map(|part| inner(&format!("[{}]", part.trim_matches(' ')), self.depth));
-            return Some(vec![Step::Union(parts.collect::<Option<_>>()?)]);
+            return Some(vec![JsonPathStep::Union(parts.collect::<Option<_>>()?)]);
         }
         let key = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
         if let Some(key) = key.filter(|key| !key.contains('\'')) {
             return inner(&format!(".{key}"), self.depth);
         }
-        slice(text).map(|slice| vec![Step::Slice(slice)])
+        slice(text).map(|slice| vec![JsonPathStep::Slice(slice)])
     }
 
     /// The contents of `[?(…)]`, up to a `)]` outside quotes.
-    fn filter(&mut self) -> Option<Step> {
+    fn filter(&mut self) -> Option<JsonPathStep> {
         let (mut pair, mut closed) = (None, false);
         let mut before = ' ';
         let mut chars = self.rest.char_indices();
@@ -197,21 +197,24 @@ impl<'t> Parser<'t> {
             }
         });
         let filter = match sides {
-            None => Filter { left: inner(text, self.depth)?, test: None },
+            None => FilterExpression { left: inner(text, self.depth)?, test: None },
             Some((left, operator, right)) => {
                 let operator = match operator {
-                    "==" => Operator::Equal,
-                    "!=" => Operator::NotEqual,
-                    "<" => Operator::Less,
-                    "<=" => Operator::LessEqual,
-                    ">" => Operator::Greater,
-                    ">=" => Operator::GreaterEqual,
-                    _ => Operator::Unknown,
+                    "==" => ComparisonOperator::Equal,
+                    "!=" => ComparisonOperator::NotEqual,
+                    "<" => ComparisonOperator::Less,
+                    "<=" => ComparisonOperator::LessEqual,
+                    ">" => ComparisonOperator::Greater,
+                    ">=" => ComparisonOperator::GreaterEqual,
+                    _ => ComparisonOperator::Unknown,
                 };
-                Filter { left: inner(left, self.depth)?, test: Some((operator, inner(right, self.depth)?)) }
+                FilterExpression {
+                    left: inner(left, self.depth)?,
+                    test: Some((operator, inner(right, self.depth)?)),
+                }
             }
         };
-        Some(Step::Filter(filter))
+        Some(JsonPathStep::Filter(filter))
     }
 
     /// A quoted string, after its opening quote.

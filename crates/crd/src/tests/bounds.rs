@@ -2,7 +2,7 @@
 
 use value::Value;
 
-use super::super::Bounds;
+use super::super::ValidationBounds;
 use super::super::columns::{Columns, MAX_COLUMNS, TableAllowance};
 use super::super::json_path::JsonPath;
 use super::{compiled, parse, thing, wrong};
@@ -16,7 +16,7 @@ fn filters_do_not_nest() {
 }
 
 #[test]
-fn a_path_at_any_depth_looks_at_a_bounded_number_of_values() {
+fn recursive_paths_visit_a_bounded_number_of_values() {
     let mut object = Value::List((0..100_000).map(Value::Int).collect());
     for _ in 0..100 {
         object = Value::map([("a", object)]);
@@ -37,7 +37,7 @@ fn filled(path: &str, count: usize, allowance: &TableAllowance) -> usize {
 }
 
 #[test]
-fn the_cells_of_a_table_share_what_they_may_look_at_and_write() {
+fn the_cells_of_a_table_share_one_allowance() {
     let plenty = TableAllowance::of(1_000_000, 1_000_000);
     assert_eq!(filled(".l[?(@.v==2)].v", 100, &plenty), 200);
     assert!(!plenty.is_used_up());
@@ -56,7 +56,7 @@ fn the_cells_of_a_table_share_what_they_may_look_at_and_write() {
 }
 
 #[test]
-fn a_union_looks_at_all_values_for_each_of_its_parts() {
+fn each_alternative_of_a_union_is_charged_for_all_values() {
     let many = Value::map([("l", Value::List(vec![Value::map([("a", 1)]); 9000]))]);
     let union = format!(".l[*][{}]", vec!["'a'"; 2000].join(","));
     let path = JsonPath::parse(&union).unwrap();
@@ -80,7 +80,7 @@ fn keyed_lists_of_many_items_are_correlated() {
         object
     };
     let update = |new: &str| -> Vec<String> {
-        let found = compiled.validate_update(&items(new), &items("a"), Bounds::NONE);
+        let found = compiled.validate_update(&items(new), &items("a"), ValidationBounds::NONE);
         found.errors.iter().map(ToString::to_string).collect()
     };
     // Errors in unchanged values are ignored. The rules run out of budget early, which does not matter here.
@@ -90,7 +90,7 @@ fn keyed_lists_of_many_items_are_correlated() {
 }
 
 #[test]
-fn long_enumerations_and_patterns_are_told_until_it_is_enough() {
+fn errors_that_quote_long_enums_and_patterns_are_limited_in_size() {
     let allowed: Vec<String> = (0..100_000).map(|i| format!("\"value-{i}\"")).collect();
     let schema = format!(
         r#"{{"type":"object","properties":{{"l":{{"type":"array","items":{{"type":"string","enum":[{}]}}}}}}}}"#,
@@ -117,7 +117,7 @@ fn long_enumerations_and_patterns_are_told_until_it_is_enough() {
 }
 
 #[test]
-fn a_schema_deeper_than_what_is_read_lets_nothing_pass() {
+fn a_schema_beyond_the_depth_limit_rejects_every_value() {
     let mut schema = parse(r#"{"type":"object"}"#);
     let mut object = Value::from("anything");
     for _ in 0..140 {
@@ -131,7 +131,7 @@ fn a_schema_deeper_than_what_is_read_lets_nothing_pass() {
 }
 
 #[test]
-fn duplicates_and_broken_rules_are_told_until_it_is_enough() {
+fn errors_for_duplicates_and_failed_rules_are_limited_in_number() {
     let schema = r#"{"type":"object","properties":{
         "sets":{"type":"object","additionalProperties":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"integer"}}},
         "ruled":{"type":"array","items":{"type":"integer","x-kubernetes-validations":[{"rule":"self > 0","message":"small"}]}}}}"#;
@@ -158,7 +158,9 @@ fn failing_alternatives_end_when_the_budget_does() {
     let compiled = compiled(&schema);
     let errors = |steps: u64| {
         let budget = value::Budget::new(steps);
-        compiled.validate_create(&object, Bounds { budget: &budget, ..Bounds::NONE }).errors
+        compiled
+            .validate_create(&object, ValidationBounds { budget: &budget, ..ValidationBounds::NONE })
+            .errors
     };
     let all = errors(u64::MAX);
     assert!(
@@ -174,12 +176,13 @@ fn failing_alternatives_end_when_the_budget_does() {
 /// The details of all errors of a `spec`, validated with a budget of `steps`.
 fn details(schema: &str, spec: &str, steps: u64) -> Vec<String> {
     let budget = value::Budget::new(steps);
-    let found = compiled(schema).validate_create(&thing(spec), Bounds { budget: &budget, ..Bounds::NONE });
+    let found = compiled(schema)
+        .validate_create(&thing(spec), ValidationBounds { budget: &budget, ..ValidationBounds::NONE });
     found.errors.into_iter().map(|error| error.detail).collect()
 }
 
 #[test]
-fn patterns_enumerations_and_rules_are_paid_for_in_steps() {
+fn patterns_enums_and_rules_spend_steps_of_the_budget() {
     let states = format!("a{}c", "[ab]{1000}".repeat(39));
     let text = format!(r#"{{"v":"{}"}}"#, "ab".repeat(5_000));
     let zeros = vec!["0"; 1_000].join(",");

@@ -7,7 +7,8 @@ use value::{Map, Value};
 
 use super::schema::bad_default;
 use super::strictness::Strictness;
-use crate::{Bounds, SchemaNode, embedded_errors, rules, size, without_unknown};
+use crate::rules::{self, RuleSource};
+use crate::{SchemaNode, ValidationBounds, embedded_errors, size, without_unknown};
 
 /// CEL cost limit of the rules on all defaults of a schema together.
 const BUDGET: i64 = 10_000_000;
@@ -17,39 +18,47 @@ const BYTES_OF_STEP: usize = 16;
 
 /// Validates the defaults in the schema of a whole resource.
 pub(super) fn check(schema: &Value, at: &At<'_>, strict: &Strictness) -> FieldErrors {
-    let mut walk = Walk { errors: FieldErrors::new(), budget: BUDGET, strict };
-    walk.schema(schema, at, true, &[], false);
-    walk.errors
+    let mut validator = DefaultsValidator { errors: FieldErrors::new(), budget: BUDGET, strict };
+    let location = SchemaLocation { at, is_resource: true, around: &[], inside_metadata: false };
+    validator.schema(schema, location);
+    validator.errors
 }
 
-struct Walk<'s> {
+/// Position of a schema in the schema of the resource that contains it.
+#[derive(Clone, Copy)]
+struct SchemaLocation<'a> {
+    at: &'a At<'a>,
+    /// Whether the schema describes a whole resource.
+    is_resource: bool,
+    /// The path from the enclosing resource to the schema: field names, and `None` for list items.
+    around: &'a [Option<&'a str>],
+    inside_metadata: bool,
+}
+
+struct DefaultsValidator<'s> {
     errors: FieldErrors,
     budget: i64,
     strict: &'s Strictness,
 }
 
-impl Walk<'_> {
-    /// `around` is the path from the enclosing resource to the schema: field names, and `None` for list items.
-    fn schema(
-        &mut self,
-        schema: &Value,
-        at: &At<'_>,
-        resource: bool,
-        around: &[Option<&str>],
-        inside_metadata: bool,
-    ) {
-        let is_resource = resource || schema.flag("x-kubernetes-embedded-resource");
-        let (around, inside_metadata) =
-            if is_resource { (&[][..], false) } else { (around, inside_metadata) };
+impl DefaultsValidator<'_> {
+    fn schema(&mut self, schema: &Value, location: SchemaLocation<'_>) {
+        let location = if location.is_resource || schema.flag("x-kubernetes-embedded-resource") {
+            SchemaLocation { is_resource: true, around: &[], inside_metadata: false, ..location }
+        } else {
+            location
+        };
+        let SchemaLocation { at, is_resource, around, inside_metadata } = location;
         if let Some(default) = schema.part("default") {
-            self.default(schema, default, at, is_resource, around, inside_metadata);
+            self.default(schema, default, location);
         }
         if self.is_ended() {
             return;
         }
         if let Some(items) = schema.part("items") {
-            let way: Vec<Option<&str>> = around.iter().copied().chain([None]).collect();
-            self.schema(items, &at.field("items"), false, &way, inside_metadata);
+            let around: Vec<Option<&str>> = around.iter().copied().chain([None]).collect();
+            let at = &at.field("items");
+            self.schema(items, SchemaLocation { at, is_resource: false, around: &around, inside_metadata });
         }
         let properties = at.field("properties");
         for (name, property) in schema.entries("properties") {
@@ -57,8 +66,12 @@ impl Walk<'_> {
                 return;
             }
             let meta = is_resource && matches!(name, "metadata" | "apiVersion" | "kind");
-            let way: Vec<Option<&str>> = around.iter().copied().chain([Some(name)]).collect();
-            self.schema(property, &properties.key(name), false, &way, inside_metadata || meta);
+            let around: Vec<Option<&str>> = around.iter().copied().chain([Some(name)]).collect();
+            let (at, inside_metadata) = (&properties.key(name), inside_metadata || meta);
+            self.schema(
+                property,
+                SchemaLocation { at, is_resource: false, around: &around, inside_metadata },
+            );
         }
     }
 
@@ -66,16 +79,9 @@ impl Walk<'_> {
         self.budget < 0 || self.strict.budget.check().is_err()
     }
 
-    fn default(
-        &mut self,
-        schema: &Value,
-        default: &Value,
-        at: &At<'_>,
-        is_resource: bool,
-        around: &[Option<&str>],
-        inside_metadata: bool,
-    ) {
-        let place = at.field("default");
+    fn default(&mut self, schema: &Value, default: &Value, location: SchemaLocation<'_>) {
+        let SchemaLocation { at, is_resource, around, inside_metadata } = location;
+        let default_at = at.field("default");
         // Nested defaults read the innermost schema once per default. If this ends the budget, the check below reports it.
         let _ = self.strict.budget.spend((size(schema) / BYTES_OF_STEP) as u64);
         let mut node = SchemaNode::read(schema);
@@ -84,26 +90,31 @@ impl Walk<'_> {
             let object = wrap(default.clone(), around);
             if let Some(wrong) = embedded_errors(&object) {
                 let detail = format!("must result in valid metadata: {wrong}");
-                return bad_default(&place, default, detail, &mut self.errors);
+                return bad_default(&default_at, default, detail, &mut self.errors);
             }
         } else {
             if self.strict.pruned_defaults && without_unknown(default, &node) != *default {
-                bad_default(&place, default, "must not have unknown fields".to_owned(), &mut self.errors);
+                bad_default(
+                    &default_at,
+                    default,
+                    "must not have unknown fields".to_owned(),
+                    &mut self.errors,
+                );
             }
-            let found = crate::metadata_errors(default, &node, &place);
+            let found = crate::metadata_errors(default, &node, &default_at);
             if !found.is_empty() {
                 self.errors.extend(found);
                 return;
             }
         }
         let mut found = FieldErrors::new();
-        let judged = SchemaNode::for_defaults(schema);
+        let defaults_node = SchemaNode::for_defaults(schema);
         let budget = &self.strict.budget;
-        crate::defaults_are_valid(default, &judged, &place.to_string(), budget, &mut found);
+        crate::defaults_are_valid(default, &defaults_node, &default_at.to_string(), budget, &mut found);
         if found.is_empty() {
-            let bounds = Bounds { watch: self.strict.stopwatch.as_deref(), budget };
-            let (errors, left) =
-                rules::check_default(&node, schema, is_resource, default, &place, self.budget, bounds);
+            let bounds = ValidationBounds { watch: self.strict.stopwatch.as_deref(), budget };
+            let source = RuleSource { node: &node, schema, is_resource };
+            let (errors, left) = rules::check_default(source, default, &default_at, self.budget, bounds);
             found = errors;
             self.budget = left;
         }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 mod conversion;
 mod defaults;
-mod facets;
+mod extensions;
 mod quoted;
 mod schema;
 mod strictness;
 mod structural;
 #[cfg(test)]
 mod tests;
+mod version_features;
 
 use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
 use api::validation::meta;
@@ -23,13 +24,13 @@ use api::{FieldErrors, names};
 use value::{Budget, Map, Value};
 
 use self::conversion::conversion;
-use self::facets::{columns, selectable, subresources};
 use self::strictness::Strictness;
+use self::version_features::{columns, selectable, subresources};
 use crate::names::{APPROVED, Approval, approved, is_protected};
 use crate::{OverlappingBuiltIn, Stopwatch};
 
 /// Inputs of validation besides the CRD.
-pub struct Context {
+pub struct CrdValidationContext {
     pub stopwatch: Option<Arc<dyn Stopwatch>>,
     /// The remaining steps of the request.
     pub budget: Budget,
@@ -44,7 +45,7 @@ pub fn update_status(new: &Value, old: &Value) -> FieldErrors {
 
 const SPEC: At<'static> = At::new("spec");
 
-pub fn create(crd: &Value, context: &Context) -> FieldErrors {
+pub fn create(crd: &Value, context: &CrdValidationContext) -> FieldErrors {
     let spec = crd.part("spec");
     let wanted = format!("{}.{}", spec.part("names").text("plural"), spec.text("group"));
     let mut errors = FieldErrors::new();
@@ -68,7 +69,7 @@ pub fn create(crd: &Value, context: &Context) -> FieldErrors {
     errors
 }
 
-pub fn update(new: &Value, old: &Value, context: &Context) -> FieldErrors {
+pub fn update(new: &Value, old: &Value, context: &CrdValidationContext) -> FieldErrors {
     let mut errors = meta::update(new, old);
     let (spec, former) = (internal(new.part("spec")), internal(old.part("spec")));
     let strict = Strictness::for_update(&spec, &former, is_established(old), context);
@@ -133,7 +134,28 @@ fn joined(at: &At<'_>, text: &str, before: &str, wrong: &[String], errors: &mut 
 }
 
 fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
-    let group = spec.text("group");
+    group_rules(spec.text("group"), errors);
+    one_of(spec.text("scope"), &["Cluster", "Namespaced"], &SPEC.field("scope"), errors);
+    schemas_required(spec, strict, errors);
+    if spec.flag("preserveUnknownFields") && strictness::any(spec, &|schema| schema.part("default").is_some())
+    {
+        let detail = "must be false in order to use defaults in the schema";
+        errors.invalid(&SPEC.field("preserveUnknownFields"), true, detail);
+    }
+    versions_rules(spec, strict, errors);
+    let names_at = SPEC.field("names");
+    let given = spec.part("names");
+    for field in ["plural", "singular", "kind", "listKind"] {
+        if given.text(field).is_empty() {
+            errors.required(&names_at.field(field), "");
+        }
+    }
+    accepted_names(given, &names_at, errors);
+    common_rules(spec, strict, errors);
+    conversion(spec, strict, errors);
+}
+
+fn group_rules(group: &str, errors: &mut FieldErrors) {
     let wrong = names::is_dns1123_subdomain(group);
     if group.is_empty() {
         errors.required(&SPEC.field("group"), "");
@@ -142,37 +164,36 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
     } else if !group.contains('.') {
         errors.invalid(&SPEC.field("group"), group, "should be a domain with at least one dot");
     }
-    one_of(spec.text("scope"), &["Cluster", "Namespaced"], &SPEC.field("scope"), errors);
-    let versions = spec.items("versions");
+}
+
+/// Requires a schema for each version, unless all versions have the same.
+fn schemas_required(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
+    if spec.part("validation").part("openAPIV3Schema").is_some() {
+        return;
+    }
     let list = SPEC.field("versions");
-    let preserves = spec.flag("preserveUnknownFields");
-    if spec.part("validation").part("openAPIV3Schema").is_none() {
-        for (i, version) in versions.iter().enumerate() {
-            if version.part("schema").part("openAPIV3Schema").is_some() {
-                continue;
-            }
-            let at = list.index(i);
-            let at = at.field("schema.openAPIV3Schema");
-            if strict.schemas {
-                errors.required(&at, "");
-            } else if !preserves && version.flag("served") {
-                errors.required(&at, "because otherwise all fields are pruned");
-            }
+    for (i, version) in spec.items("versions").iter().enumerate() {
+        if version.part("schema").part("openAPIV3Schema").is_some() {
+            continue;
+        }
+        let at = list.index(i);
+        let at = at.field("schema.openAPIV3Schema");
+        if strict.schemas {
+            errors.required(&at, "");
+        } else if !spec.flag("preserveUnknownFields") && version.flag("served") {
+            errors.required(&at, "because otherwise all fields are pruned");
         }
     }
-    if preserves && strictness::any(spec, &|schema| schema.part("default").is_some()) {
-        let detail = "must be false in order to use defaults in the schema";
-        errors.invalid(&SPEC.field("preserveUnknownFields"), true, detail);
-    }
+}
+
+fn versions_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
+    let versions = spec.items("versions");
+    let list = SPEC.field("versions");
     for (i, version) in versions.iter().enumerate() {
         let at = list.index(i);
         let name = version.text("name");
         joined(&at.field("name"), name, "", &names::is_dns1035_label(name), errors);
-        let subresources = if spec.part("subresources").is_some() {
-            spec.part("subresources")
-        } else {
-            version.part("subresources")
-        };
+        let subresources = spec.part("subresources").or_else(|| version.part("subresources"));
         version_rules(version, subresources, strict, &at, errors);
     }
     if Repeated::of_field(versions, "name").any() {
@@ -183,22 +204,14 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
         errors.invalid_json(&list, &quoted::versions(spec), detail);
     }
     if let Some(first) = versions.first().filter(|first| !first.text("name").is_empty()) {
-        joined(
-            &SPEC.field("version"),
-            first.text("name"),
-            "",
-            &names::is_dns1035_label(first.text("name")),
-            errors,
-        );
+        let name = first.text("name");
+        joined(&SPEC.field("version"), name, "", &names::is_dns1035_label(name), errors);
     }
-    let names_at = SPEC.field("names");
-    let given = spec.part("names");
-    for field in ["plural", "singular", "kind", "listKind"] {
-        if given.text(field).is_empty() {
-            errors.required(&names_at.field(field), "");
-        }
-    }
-    accepted_names(given, &names_at, errors);
+}
+
+/// Validates the settings that are common to all versions.
+fn common_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
+    let versions = spec.items("versions");
     let any_status = spec.part("subresources").part("status").is_some()
         || versions.iter().any(|version| version.part("subresources").part("status").is_some());
     let first = versions.first().text("name");
@@ -206,24 +219,26 @@ fn spec_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
     validation(spec.part("validation"), any_status, strict, unchanged, &SPEC.field("validation"), errors);
     subresources(spec.part("subresources"), &SPEC.field("subresources"), errors);
     columns(spec.items("additionalPrinterColumns"), &SPEC.field("additionalPrinterColumns"), errors);
-    if !spec.items("selectableFields").is_empty() {
-        let at = SPEC.field("selectableFields");
-        match spec.part("validation") {
-            None => errors.invalid(&at, "", "may only be set when validations.schema is included"),
-            Some(validation) => {
-                selectable(
-                    &SPEC.field("schema.openAPIV3Schema"),
-                    spec.items("selectableFields"),
-                    validation.part("openAPIV3Schema"),
-                    strict,
-                    "",
-                    &at,
-                    errors,
-                );
-            }
+    let fields = spec.items("selectableFields");
+    if fields.is_empty() {
+        return;
+    }
+    let at = SPEC.field("selectableFields");
+    match spec.part("validation") {
+        None => errors.invalid(&at, "", "may only be set when validations.schema is included"),
+        Some(validation) => {
+            let schema = validation.part("openAPIV3Schema");
+            report_unreadable(schema, &SPEC.field("schema.openAPIV3Schema"), errors);
+            selectable(fields, schema, strict.many_selectable.contains(""), &at, errors);
         }
     }
-    conversion(spec, strict, errors);
+}
+
+/// Reports a schema in which selectable fields cannot be looked up.
+fn report_unreadable(schema: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
+    if let Some(why) = schema.and_then(structural::unreadable) {
+        errors.invalid(at, "", why);
+    }
 }
 
 /// Rejects CRDs whose objects would share a storage directory with a built-in resource. Kubernetes accepts such CRDs.
@@ -252,11 +267,11 @@ fn version_rules(
     errors: &mut FieldErrors,
 ) {
     if let Some(warning) = version.text_if_set("deprecationWarning") {
-        let place = at.field("deprecationWarning");
+        let warning_at = at.field("deprecationWarning");
         // This is a pointer in Go, so errors show the text as JSON.
         let shown = value::write::to_string(&Value::from(warning));
         for wrong in deprecation_warning(version.flag("deprecated"), warning) {
-            errors.invalid_json(&place, &shown, &wrong);
+            errors.invalid_json(&warning_at, &shown, &wrong);
         }
     }
     let name = version.text("name");
@@ -267,15 +282,16 @@ fn version_rules(
     columns(version.items("additionalPrinterColumns"), &at.field("additionalPrinterColumns"), errors);
     let fields = version.items("selectableFields");
     if !fields.is_empty() {
-        let place = at.field("selectableFields");
+        let fields_at = at.field("selectableFields");
         match version.part("schema").part("openAPIV3Schema") {
             None => {
                 let detail = "may only be set when `version.schema.openAPIV3Schema` is not included";
-                errors.invalid(&place, "", detail);
+                errors.invalid(&fields_at, "", detail);
             }
             schema => {
-                let of = at.field("schema.openAPIV3Schema");
-                selectable(&of, fields, schema, strict, name, &place, errors);
+                report_unreadable(schema, &at.field("schema.openAPIV3Schema"), errors);
+                let may_exceed = strict.many_selectable.contains(name);
+                selectable(fields, schema, may_exceed, &fields_at, errors);
             }
         }
     }
@@ -315,9 +331,9 @@ fn validation(
 ) {
     let Some(schema) = validation.part("openAPIV3Schema") else { return };
     let before = errors.len();
-    let place = at.field("openAPIV3Schema");
+    let schema_at = at.field("openAPIV3Schema");
     if has_status {
-        schema::root_with_status(schema, &place, errors);
+        schema::root_with_status(schema, &schema_at, errors);
     }
     if schema.flag("nullable") {
         errors.forbidden(&at.field("openAPIV3Schema.nullable"), "nullable cannot be true at the root");
@@ -327,9 +343,9 @@ fn validation(
     if strict.structural {
         unreadable = structural::unreadable(schema);
         if unreadable.is_none() {
-            let violations = structural::violations(schema, &place);
+            let violations = structural::violations(schema, &schema_at);
             if violations.is_empty() {
-                let wrong = defaults::check(schema, &place, strict);
+                let wrong = defaults::check(schema, &schema_at, strict);
                 with_rules = wrong.is_empty();
                 errors.extend(wrong);
             } else {
@@ -337,9 +353,9 @@ fn validation(
             }
         }
     }
-    schema::check(schema, &place, strict, unchanged, with_rules, errors);
+    schema::check(schema, &schema_at, strict, unchanged, with_rules, errors);
     if let Some(why) = unreadable.filter(|_| errors.len() == before) {
-        errors.invalid(&place, "", why);
+        errors.invalid(&schema_at, "", why);
     }
 }
 
@@ -353,8 +369,8 @@ fn accepted_names(given: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) 
     for (field, before) in [("plural", ""), ("singular", ""), ("kind", MIXED), ("listKind", MIXED)] {
         let name = given.text(field);
         if !name.is_empty() {
-            let judged = if before.is_empty() { name.to_owned() } else { name.to_lowercase() };
-            joined(&at.field(field), name, before, &names::is_dns1035_label(&judged), errors);
+            let checked = if before.is_empty() { name.to_owned() } else { name.to_lowercase() };
+            joined(&at.field(field), name, before, &names::is_dns1035_label(&checked), errors);
         }
     }
     let short = at.field("shortNames");

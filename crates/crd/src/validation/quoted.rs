@@ -95,7 +95,7 @@ fn version(version: &Value) -> String {
 }
 
 /// The type of a `JSONSchemaProps` field.
-enum Form {
+enum GoFieldType {
     Text,
     Flag,
     /// Any value, printed as it is; null if absent.
@@ -111,51 +111,51 @@ enum Form {
 }
 
 /// Every field in the order of the struct: Go name, JSON name and type.
-const FIELDS: &[(&str, &str, Form)] = &[
-    ("ID", "id", Form::Text),
-    ("Schema", "$schema", Form::Text),
-    ("Ref", "$ref", Form::Plain),
-    ("Description", "description", Form::Text),
-    ("Type", "type", Form::Text),
-    ("Nullable", "nullable", Form::Flag),
-    ("Format", "format", Form::Text),
-    ("Title", "title", Form::Text),
-    ("Default", "default", Form::Plain),
-    ("Maximum", "maximum", Form::Plain),
-    ("ExclusiveMaximum", "exclusiveMaximum", Form::Flag),
-    ("Minimum", "minimum", Form::Plain),
-    ("ExclusiveMinimum", "exclusiveMinimum", Form::Flag),
-    ("MaxLength", "maxLength", Form::Plain),
-    ("MinLength", "minLength", Form::Plain),
-    ("Pattern", "pattern", Form::Text),
-    ("MaxItems", "maxItems", Form::Plain),
-    ("MinItems", "minItems", Form::Plain),
-    ("UniqueItems", "uniqueItems", Form::Flag),
-    ("MultipleOf", "multipleOf", Form::Plain),
-    ("Enum", "enum", Form::Plain),
-    ("MaxProperties", "maxProperties", Form::Plain),
-    ("MinProperties", "minProperties", Form::Plain),
-    ("Required", "required", Form::Plain),
-    ("Items", "items", Form::SchemaOrArray),
-    ("AllOf", "allOf", Form::Schemas),
-    ("OneOf", "oneOf", Form::Schemas),
-    ("AnyOf", "anyOf", Form::Schemas),
-    ("Not", "not", Form::Schema),
-    ("Properties", "properties", Form::SchemaMap),
-    ("AdditionalProperties", "additionalProperties", Form::SchemaOrBool),
-    ("PatternProperties", "patternProperties", Form::SchemaMap),
-    ("Dependencies", "dependencies", Form::Dependencies),
-    ("AdditionalItems", "additionalItems", Form::SchemaOrBool),
-    ("Definitions", "definitions", Form::SchemaMap),
-    ("ExternalDocs", "externalDocs", Form::Documentation),
-    ("Example", "example", Form::Plain),
-    ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields", Form::Plain),
-    ("XEmbeddedResource", "x-kubernetes-embedded-resource", Form::Flag),
-    ("XIntOrString", "x-kubernetes-int-or-string", Form::Flag),
-    ("XListMapKeys", "x-kubernetes-list-map-keys", Form::Plain),
-    ("XListType", "x-kubernetes-list-type", Form::Plain),
-    ("XMapType", "x-kubernetes-map-type", Form::Plain),
-    ("XValidations", "x-kubernetes-validations", Form::Rules),
+const FIELDS: &[(&str, &str, GoFieldType)] = &[
+    ("ID", "id", GoFieldType::Text),
+    ("Schema", "$schema", GoFieldType::Text),
+    ("Ref", "$ref", GoFieldType::Plain),
+    ("Description", "description", GoFieldType::Text),
+    ("Type", "type", GoFieldType::Text),
+    ("Nullable", "nullable", GoFieldType::Flag),
+    ("Format", "format", GoFieldType::Text),
+    ("Title", "title", GoFieldType::Text),
+    ("Default", "default", GoFieldType::Plain),
+    ("Maximum", "maximum", GoFieldType::Plain),
+    ("ExclusiveMaximum", "exclusiveMaximum", GoFieldType::Flag),
+    ("Minimum", "minimum", GoFieldType::Plain),
+    ("ExclusiveMinimum", "exclusiveMinimum", GoFieldType::Flag),
+    ("MaxLength", "maxLength", GoFieldType::Plain),
+    ("MinLength", "minLength", GoFieldType::Plain),
+    ("Pattern", "pattern", GoFieldType::Text),
+    ("MaxItems", "maxItems", GoFieldType::Plain),
+    ("MinItems", "minItems", GoFieldType::Plain),
+    ("UniqueItems", "uniqueItems", GoFieldType::Flag),
+    ("MultipleOf", "multipleOf", GoFieldType::Plain),
+    ("Enum", "enum", GoFieldType::Plain),
+    ("MaxProperties", "maxProperties", GoFieldType::Plain),
+    ("MinProperties", "minProperties", GoFieldType::Plain),
+    ("Required", "required", GoFieldType::Plain),
+    ("Items", "items", GoFieldType::SchemaOrArray),
+    ("AllOf", "allOf", GoFieldType::Schemas),
+    ("OneOf", "oneOf", GoFieldType::Schemas),
+    ("AnyOf", "anyOf", GoFieldType::Schemas),
+    ("Not", "not", GoFieldType::Schema),
+    ("Properties", "properties", GoFieldType::SchemaMap),
+    ("AdditionalProperties", "additionalProperties", GoFieldType::SchemaOrBool),
+    ("PatternProperties", "patternProperties", GoFieldType::SchemaMap),
+    ("Dependencies", "dependencies", GoFieldType::Dependencies),
+    ("AdditionalItems", "additionalItems", GoFieldType::SchemaOrBool),
+    ("Definitions", "definitions", GoFieldType::SchemaMap),
+    ("ExternalDocs", "externalDocs", GoFieldType::Documentation),
+    ("Example", "example", GoFieldType::Plain),
+    ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields", GoFieldType::Plain),
+    ("XEmbeddedResource", "x-kubernetes-embedded-resource", GoFieldType::Flag),
+    ("XIntOrString", "x-kubernetes-int-or-string", GoFieldType::Flag),
+    ("XListMapKeys", "x-kubernetes-list-map-keys", GoFieldType::Plain),
+    ("XListType", "x-kubernetes-list-type", GoFieldType::Plain),
+    ("XMapType", "x-kubernetes-map-type", GoFieldType::Plain),
+    ("XValidations", "x-kubernetes-validations", GoFieldType::Rules),
 ];
 
 /// The Go names of the `JSONSchemaProps` fields that are set, in the order of the struct.
@@ -163,12 +163,12 @@ pub(super) fn fields_set(schema: &Value) -> impl Iterator<Item = &'static str> {
     FIELDS.iter().filter(|(_, name, form)| is_set(schema, name, form)).map(|(go, _, _)| *go)
 }
 
-fn is_set(schema: &Value, name: &str, form: &Form) -> bool {
+fn is_set(schema: &Value, name: &str, form: &GoFieldType) -> bool {
     match form {
-        Form::Text => !schema.text(name).is_empty(),
-        Form::Flag => schema.flag(name),
+        GoFieldType::Text => !schema.text(name).is_empty(),
+        GoFieldType::Flag => schema.flag(name),
         // An empty list, which was decoded as null, counts as set.
-        Form::SchemaOrArray => schema.get(name).is_some(),
+        GoFieldType::SchemaOrArray => schema.get(name).is_some(),
         _ => schema.part(name).is_some(),
     }
 }
@@ -185,31 +185,31 @@ pub(super) fn schema(value: &Value) -> String {
     out
 }
 
-fn field(value: &Value, name: &str, form: &Form) -> String {
+fn field(value: &Value, name: &str, form: &GoFieldType) -> String {
     let null = || "null".to_owned();
     match form {
-        Form::Text => write::to_string(&Value::from(value.text(name))),
-        Form::Flag => value.flag(name).to_string(),
-        Form::Plain => value.part(name).map_or_else(null, write::to_string),
-        Form::Schema => value.part(name).map_or_else(null, schema),
-        Form::Schemas => list(value, name, schema),
-        Form::SchemaMap => entries(value, name, schema),
-        Form::Dependencies => entries(value, name, |dependency| match dependency {
+        GoFieldType::Text => write::to_string(&Value::from(value.text(name))),
+        GoFieldType::Flag => value.flag(name).to_string(),
+        GoFieldType::Plain => value.part(name).map_or_else(null, write::to_string),
+        GoFieldType::Schema => value.part(name).map_or_else(null, schema),
+        GoFieldType::Schemas => list(value, name, schema),
+        GoFieldType::SchemaMap => entries(value, name, schema),
+        GoFieldType::Dependencies => entries(value, name, |dependency| match dependency {
             Value::List(_) => format!(r#"{{"Schema":null,"Property":{}}}"#, write::to_string(dependency)),
             Value::Map(_) => format!(r#"{{"Schema":{},"Property":null}}"#, schema(dependency)),
             _ => r#"{"Schema":null,"Property":null}"#.to_owned(),
         }),
-        Form::Documentation => value.part(name).map_or_else(null, |docs| {
+        GoFieldType::Documentation => value.part(name).map_or_else(null, |docs| {
             let text = |field| write::to_string(&Value::from(docs.text(field)));
             format!(r#"{{"Description":{},"URL":{}}}"#, text("description"), text("url"))
         }),
-        Form::SchemaOrArray => value.get(name).map_or_else(null, items),
-        Form::SchemaOrBool => match value.part(name) {
+        GoFieldType::SchemaOrArray => value.get(name).map_or_else(null, items),
+        GoFieldType::SchemaOrBool => match value.part(name) {
             None => null(),
             Some(Value::Bool(allows)) => format!(r#"{{"Allows":{allows},"Schema":null}}"#),
             Some(inner) => format!(r#"{{"Allows":true,"Schema":{}}}"#, schema(inner)),
         },
-        Form::Rules => list(value, name, rule),
+        GoFieldType::Rules => list(value, name, rule),
     }
 }
 

@@ -8,8 +8,8 @@ use api::validation::fields::{At, Read, same};
 use api::validation::repeated::first_by;
 use value::{Budget, Value};
 
-use super::Context;
-use super::{schema, structural};
+use super::CrdValidationContext;
+use super::{extensions, structural};
 use crate::Stopwatch;
 
 /// The rules that apply to a CRD.
@@ -45,7 +45,7 @@ pub(super) struct Strictness {
 
 impl Strictness {
     /// The rules for a new CRD. The `caBundle` is checked only once the CRD is established.
-    pub(super) fn for_create(context: &Context) -> Self {
+    pub(super) fn for_create(context: &CrdValidationContext) -> Self {
         Strictness {
             review_versions: true,
             names: false,
@@ -64,7 +64,12 @@ impl Strictness {
     }
 
     /// The rules that the old CRD fulfilled. Both specs are in the internal form.
-    pub(super) fn for_update(new: &Value, old: &Value, established: bool, context: &Context) -> Self {
+    pub(super) fn for_update(
+        new: &Value,
+        old: &Value,
+        established: bool,
+        context: &CrdValidationContext,
+    ) -> Self {
         let conversion = old.part("conversion").part("webhook");
         let reviews: Vec<&str> = conversion.texts("conversionReviewVersions").collect();
         let any = |pred: &dyn Fn(&Value) -> bool| schemas(old).any(|schema| has(schema, pred));
@@ -86,7 +91,7 @@ impl Strictness {
             atomic_sets: !any(&is_set_of_parts),
             list_keys: !any(&|schema| {
                 let mut errors = FieldErrors::new();
-                schema::list_keys(schema, &At::ROOT, &mut errors);
+                extensions::list_keys(schema, &At::ROOT, &mut errors);
                 !errors.is_empty()
             }),
             ca_bundle: established
@@ -139,7 +144,8 @@ fn is_set_of_parts(schema: &Value) -> bool {
 }
 
 fn many_selectable(new: &Value, old: &Value) -> HashSet<String> {
-    let many = |spec: Option<&Value>| spec.items("selectableFields").len() > super::facets::MAX_SELECTABLE;
+    let many =
+        |spec: Option<&Value>| spec.items("selectableFields").len() > super::version_features::MAX_SELECTABLE;
     let mut allowed = HashSet::new();
     if many(Some(old)) && same(new.part("selectableFields"), old.part("selectableFields")) {
         allowed.insert(String::new());

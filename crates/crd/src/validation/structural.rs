@@ -9,7 +9,7 @@ use api::validation::fields::{At, Read, Report};
 
 /// Position of a schema in its parent.
 #[derive(Clone, Copy, PartialEq)]
-enum Level {
+enum SchemaPosition {
     Root,
     Item,
     Field,
@@ -61,13 +61,13 @@ pub(super) fn unreadable(schema: &Value) -> Option<String> {
 /// Everything that makes a schema non-structural, sorted by text.
 pub(super) fn violations(schema: &Value, at: &At<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    invariants(schema, Level::Root, at, &mut errors);
+    invariants(schema, SchemaPosition::Root, at, &mut errors);
     completeness(schema, Some(schema), &at.to_string(), &at.to_string(), &mut errors);
     errors.sort_by_cached_key(ToString::to_string);
     errors
 }
 
-fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldErrors) {
+fn invariants(schema: &Value, position: SchemaPosition, at: &At<'_>, errors: &mut FieldErrors) {
     let kind = schema.text("type");
     let embedded = schema.flag("x-kubernetes-embedded-resource");
     let int_or_string = schema.flag("x-kubernetes-int-or-string");
@@ -75,20 +75,20 @@ fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldError
     match schema.part("items") {
         None if kind == "array" => errors.required(&at.field("items"), "must be specified"),
         None => {}
-        Some(items) => invariants(items, Level::Item, &at.field("items"), errors),
+        Some(items) => invariants(items, SchemaPosition::Item, &at.field("items"), errors),
     }
     let properties = at.field("properties");
     for (name, property) in schema.entries("properties") {
-        invariants(property, Level::Field, &properties.key(name), errors);
+        invariants(property, SchemaPosition::Field, &properties.key(name), errors);
     }
     let additional = schema.part("additionalProperties");
     if let Some(additional) = additional {
-        let place = at.field("additionalProperties");
-        if level == Level::Root {
-            errors.forbidden(&place, "must not be used at the root");
+        let additional_at = at.field("additionalProperties");
+        if position == SchemaPosition::Root {
+            errors.forbidden(&additional_at, "must not be used at the root");
         }
         if additional.as_map().is_some() {
-            invariants(additional, Level::Field, &place, errors);
+            invariants(additional, SchemaPosition::Field, &additional_at, errors);
         }
     }
     if int_or_string && preserve {
@@ -102,7 +102,7 @@ fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldError
     let skip_any_of = is_int_or_string(schema.items("anyOf"));
     let skip_first =
         schema.items("allOf").first().is_some_and(|first| is_int_or_string(first.items("anyOf")));
-    restrictions(schema, skip_any_of, skip_first, level, at, errors);
+    restrictions(schema, skip_any_of, skip_first, position, at, errors);
     let type_at = at.field("type");
     if embedded && kind != "object" {
         let detail = "must be object if x-kubernetes-embedded-resource is true";
@@ -112,10 +112,10 @@ fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldError
             errors.invalid(&type_at, kind, detail);
         }
     } else if kind.is_empty() && !int_or_string && !preserve {
-        let detail = match level {
-            Level::Root => "must not be empty at the root",
-            Level::Item => "must not be empty for specified array items",
-            Level::Field => "must not be empty for specified object fields",
+        let detail = match position {
+            SchemaPosition::Root => "must not be empty at the root",
+            SchemaPosition::Item => "must not be empty for specified array items",
+            SchemaPosition::Field => "must not be empty for specified object fields",
         };
         errors.required(&type_at, detail);
     }
@@ -123,47 +123,58 @@ fn invariants(schema: &Value, level: Level, at: &At<'_>, errors: &mut FieldError
         let detail = "must not be used if x-kubernetes-embedded-resource is set";
         errors.forbidden(&at.field("additionalProperties"), detail);
     }
-    if level == Level::Root && !kind.is_empty() && kind != "object" {
+    if position == SchemaPosition::Root && !kind.is_empty() && kind != "object" {
         errors.invalid(&type_at, kind, "must be object at the root");
     }
-    let is_resource = level == Level::Root || embedded;
-    for name in ["kind", "apiVersion"] {
-        if let Some(property) = schema.part("properties").part(name).filter(|_| is_resource)
-            && property.text("type") != "string"
-        {
-            let place = properties.key(name);
-            errors.invalid(&place.field("type"), property.text("type"), "must be string");
-        }
-    }
-    if let Some(metadata) = schema.part("properties").part("metadata") {
-        let place = properties.key("metadata");
-        if is_resource && metadata.text("type") != "object" {
-            errors.invalid(&place.field("type"), metadata.text("type"), "must be object");
-        }
-        if level == Level::Root && says_too_much(metadata) {
-            let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-            errors.forbidden(&place, detail);
-        }
-    }
+    resource_properties(schema, position, embedded, &properties, errors);
     if embedded && !preserve && schema.map_of("properties").is_none_or(value::Map::is_empty) {
         let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
         errors.required(&properties, detail);
     }
 }
 
+/// Checks the types of `apiVersion`, `kind` and `metadata`, which every resource has.
+fn resource_properties(
+    schema: &Value,
+    position: SchemaPosition,
+    embedded: bool,
+    properties: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    let is_resource = position == SchemaPosition::Root || embedded;
+    for name in ["kind", "apiVersion"] {
+        if let Some(property) = schema.part("properties").part(name).filter(|_| is_resource)
+            && property.text("type") != "string"
+        {
+            let property_at = properties.key(name);
+            errors.invalid(&property_at.field("type"), property.text("type"), "must be string");
+        }
+    }
+    if let Some(metadata) = schema.part("properties").part("metadata") {
+        let metadata_at = properties.key("metadata");
+        if is_resource && metadata.text("type") != "object" {
+            errors.invalid(&metadata_at.field("type"), metadata.text("type"), "must be object");
+        }
+        if position == SchemaPosition::Root && restricts_more_than_names(metadata) {
+            let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+            errors.forbidden(&metadata_at, detail);
+        }
+    }
+}
+
 /// Whether the schema of `metadata` restricts more than `name` and `generateName`.
-fn says_too_much(metadata: &Value) -> bool {
+fn restricts_more_than_names(metadata: &Value) -> bool {
     let names_only = metadata.map_of("properties").is_none_or(|properties| {
         properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"))
     });
-    let others =
-        specified(metadata, Level::Field).any(|field| !matches!(field, "Type" | "Default" | "Properties"));
+    let others = specified(metadata, SchemaPosition::Field)
+        .any(|field| !matches!(field, "Type" | "Default" | "Properties"));
     !names_only || others
 }
 
 /// Go names of the fields that a schema has in its structural form. There, an empty list may count as absent, and fields that
 /// Kubernetes does not support are never set.
-fn specified(schema: &Value, level: Level) -> impl Iterator<Item = &'static str> {
+fn specified(schema: &Value, position: SchemaPosition) -> impl Iterator<Item = &'static str> {
     let empty = |field: &str| match schema.part(field) {
         None | Some(Value::Bool(false)) => true,
         Some(Value::List(items)) => items.is_empty(),
@@ -177,9 +188,10 @@ fn specified(schema: &Value, level: Level) -> impl Iterator<Item = &'static str>
         "AllOf" => !empty("allOf"),
         "AnyOf" => !empty("anyOf"),
         "OneOf" => !empty("oneOf"),
-        "Properties" => level != Level::Field || !empty("properties"),
+        "Properties" => position != SchemaPosition::Field || !empty("properties"),
         "AdditionalProperties" => {
-            level == Level::Field || schema.part("additionalProperties") != Some(&Value::Bool(false))
+            position == SchemaPosition::Field
+                || schema.part("additionalProperties") != Some(&Value::Bool(false))
         }
         _ => true,
     })
@@ -187,7 +199,7 @@ fn specified(schema: &Value, level: Level) -> impl Iterator<Item = &'static str>
 
 fn is_int_or_string(any_of: &[Value]) -> bool {
     let only = |schema: &Value, kind: &str| {
-        schema.text("type") == kind && specified(schema, Level::Item).eq(["Type"])
+        schema.text("type") == kind && specified(schema, SchemaPosition::Item).eq(["Type"])
     };
     matches!(any_of, [first, second] if only(first, "integer") && only(second, "string"))
 }
@@ -197,24 +209,24 @@ fn restrictions(
     schema: &Value,
     skip_any_of: bool,
     skip_first_all_of: bool,
-    level: Level,
+    position: SchemaPosition,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
     let list = at.field("anyOf");
     for (i, inner) in schema.items("anyOf").iter().enumerate().filter(|_| !skip_any_of) {
-        nested(inner, false, level, &list.index(i), errors);
+        nested(inner, false, position, &list.index(i), errors);
     }
     let list = at.field("allOf");
     for (i, inner) in schema.items("allOf").iter().enumerate() {
-        nested(inner, skip_first_all_of && i == 0, level, &list.index(i), errors);
+        nested(inner, skip_first_all_of && i == 0, position, &list.index(i), errors);
     }
     let list = at.field("oneOf");
     for (i, inner) in schema.items("oneOf").iter().enumerate() {
-        nested(inner, false, level, &list.index(i), errors);
+        nested(inner, false, position, &list.index(i), errors);
     }
     if let Some(inner) = schema.part("not") {
-        nested(inner, false, level, &at.field("not"), errors);
+        nested(inner, false, position, &at.field("not"), errors);
     }
     let pattern = schema.text("pattern");
     if !pattern.is_empty()
@@ -226,14 +238,20 @@ fn restrictions(
 }
 
 /// Checks a schema nested in `allOf`, `anyOf`, `oneOf` or `not`.
-fn nested(schema: &Value, skip_any_of: bool, level: Level, at: &At<'_>, errors: &mut FieldErrors) {
-    restrictions(schema, skip_any_of, false, level, at, errors);
+fn nested(
+    schema: &Value,
+    skip_any_of: bool,
+    position: SchemaPosition,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) {
+    restrictions(schema, skip_any_of, false, position, at, errors);
     if let Some(items) = schema.part("items") {
-        nested(items, false, level, &at.field("items"), errors);
+        nested(items, false, position, &at.field("items"), errors);
     }
     let properties = at.field("properties");
     for (name, property) in schema.entries("properties") {
-        nested(property, false, Level::Field, &properties.key(name), errors);
+        nested(property, false, SchemaPosition::Field, &properties.key(name), errors);
     }
     let texts = [("type", "must be empty to be structural")];
     for (field, detail) in texts {
@@ -282,38 +300,38 @@ fn nested(schema: &Value, skip_any_of: bool, level: Level, at: &At<'_>, errors: 
 fn completeness(
     restricts: &Value,
     specifies: Option<&Value>,
-    place: &str,
+    path: &str,
     from: &str,
     errors: &mut FieldErrors,
 ) {
     let Some(specified) = specifies else {
-        errors.required(&At::new(place), format!("because it is defined in {from}"));
+        errors.required(&At::new(path), format!("because it is defined in {from}"));
         return;
     };
     if let Some(inner) = restricts.part("not") {
-        inside(inner, Some(specified), place, &format!("{from}.not"), errors);
+        inside(inner, Some(specified), path, &format!("{from}.not"), errors);
     }
     for field in ["allOf", "anyOf", "oneOf"] {
         for (i, inner) in restricts.items(field).iter().enumerate() {
-            inside(inner, Some(specified), place, &format!("{from}.{field}[{i}]"), errors);
+            inside(inner, Some(specified), path, &format!("{from}.{field}[{i}]"), errors);
         }
     }
 }
 
-fn inside(restricts: &Value, specifies: Option<&Value>, place: &str, from: &str, errors: &mut FieldErrors) {
+fn inside(restricts: &Value, specifies: Option<&Value>, path: &str, from: &str, errors: &mut FieldErrors) {
     let Some(specified) = specifies else {
-        errors.required(&At::new(place), format!("because it is defined in {from}"));
+        errors.required(&At::new(path), format!("because it is defined in {from}"));
         return;
     };
-    completeness(restricts, Some(specified), place, from, errors);
+    completeness(restricts, Some(specified), path, from, errors);
     if let Some(items) = restricts.part("items") {
-        inside(items, specified.part("items"), &format!("{place}.items"), &format!("{from}.items"), errors);
+        inside(items, specified.part("items"), &format!("{path}.items"), &format!("{from}.items"), errors);
     }
     for (name, property) in restricts.entries("properties") {
-        let (place, from) = (format!("{place}.properties[{name}]"), format!("{from}.properties[{name}]"));
+        let (path, from) = (format!("{path}.properties[{name}]"), format!("{from}.properties[{name}]"));
         match specified.part("properties").part(name) {
-            None => errors.required(&At::new(&place), format!("because it is defined in {from}")),
-            Some(specified) => inside(property, Some(specified), &place, &from, errors),
+            None => errors.required(&At::new(&path), format!("because it is defined in {from}")),
+            Some(specified) => inside(property, Some(specified), &path, &from, errors),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use value::{Budget, Value, json};
 
-use super::{Context, create, update};
+use super::{CrdValidationContext, create, update};
 
 /// A CRD with additional fields in its root schema and its version, decoded as the server does.
 fn crd(root: &str, version: &str) -> Value {
@@ -22,8 +22,12 @@ fn decoded(text: &str) -> Value {
     object
 }
 
-fn context() -> Context {
-    Context { stopwatch: None, budget: Budget::UNLIMITED, overlapping: crate::tests::overlapping }
+fn context() -> CrdValidationContext {
+    CrdValidationContext {
+        stopwatch: None,
+        budget: Budget::UNLIMITED,
+        overlapping: crate::tests::overlapping,
+    }
 }
 
 fn errors(crd: &Value) -> Vec<String> {
@@ -38,7 +42,7 @@ fn of_property(schema: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_empty_is_told_from_what_is_absent() {
+fn an_empty_field_differs_from_an_absent_one() {
     let forbidden = ".dependencies: Forbidden: dependencies is not supported";
     assert_eq!(of_property(r#"{"type":"string","dependencies":{}}"#), [forbidden]);
     assert_eq!(of_property(r#"{"type":"string","definitions":{},"patternProperties":{}}"#), [""; 0]);
@@ -55,7 +59,7 @@ fn what_is_empty_is_told_from_what_is_absent() {
 }
 
 #[test]
-fn a_schema_that_cannot_be_read_is_not_judged_further() {
+fn an_unreadable_schema_is_not_validated_further() {
     let found = of_property(r#"{"type":"string","additionalItems":{},"additionalProperties":{}}"#);
     assert_eq!(found, [".additionalItems: Forbidden: additionalItems is not supported"]);
     let rule =
@@ -92,7 +96,7 @@ fn values_are_quoted_as_go_writes_them() {
 }
 
 #[test]
-fn defaults_are_judged_by_every_format_and_limit() {
+fn defaults_are_validated_against_every_format_and_limit() {
     let found = of_property(r#"{"type":"boolean","format":"int32","default":5}"#);
     assert_eq!(found, [".default: Invalid value: \"int64\":  in body must be of type int32: \"int64\""]);
     let found = of_property(r#"{"type":"string","maxLength":-1,"default":"x"}"#);
@@ -118,7 +122,7 @@ fn a_version_that_is_repeated_is_not_stored_twice() {
 }
 
 #[test]
-fn an_update_that_only_empties_changes_nothing() {
+fn an_update_that_only_empties_absent_fields_is_no_change() {
     let old = crd(r#","properties":{"spec":{"type":"object"}}"#, "");
     let new = crd(r#","properties":{"spec":{"type":"object","properties":{},"required":[]}}"#, "");
     assert!(super::same(new.at(&["spec"]), old.at(&["spec"])));

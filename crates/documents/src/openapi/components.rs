@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use value::{Map, Str, Value, json};
 
-use schema::{Format, Kind, Link, ListType, MapType, Object, Patch, Property, Schema, definition_name};
+use schema::{
+    Link, ListType, MapType, Object, Patch, Property, Schema, StringEncoding, ValueType, openapi_name,
+};
 
 /// The OpenAPI version to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ impl OpenApiVersion {
             OpenApiVersion::V2 => "#/definitions/",
             OpenApiVersion::V3 => "#/components/schemas/",
         };
-        Value::map([("$ref", format!("{prefix}{}", definition_name(name)))])
+        Value::map([("$ref", format!("{prefix}{}", openapi_name(name)))])
     }
 }
 
@@ -39,7 +41,7 @@ pub(super) fn definitions(
     let mut found: BTreeMap<String, Value> = BTreeMap::new();
     let mut wanted: Vec<String> = roots.into_iter().collect();
     while let Some(name) = wanted.pop() {
-        let full = definition_name(&name);
+        let full = openapi_name(&name);
         if found.contains_key(&full) {
             continue;
         }
@@ -61,9 +63,9 @@ fn mentions(link: &Link, wanted: &mut Vec<String>) {
         wanted.push(schema.name.to_string());
         return;
     }
-    match &schema.kind {
-        Kind::List(list) => mentions(&list.items, wanted),
-        Kind::Map(map) => mentions(&map.values, wanted),
+    match &schema.value_type {
+        ValueType::List(list) => mentions(&list.items, wanted),
+        ValueType::Map(map) => mentions(&map.values, wanted),
         _ => {}
     }
 }
@@ -71,27 +73,33 @@ fn mentions(link: &Link, wanted: &mut Vec<String>) {
 /// Whether a type has its own definition. Named scalars, lists and maps are inlined instead.
 fn has_definition(schema: &Schema) -> bool {
     !schema.name.is_empty()
-        && match &schema.kind {
-            Kind::Object(_) | Kind::Any | Kind::SchemaOr(_) => true,
-            Kind::String(format) => !matches!(format, Format::Plain | Format::Bytes),
+        && match &schema.value_type {
+            ValueType::Object(_) | ValueType::Any | ValueType::SchemaOr(_) => true,
+            ValueType::String(format) => !matches!(format, StringEncoding::Plain | StringEncoding::Bytes),
             _ => false,
         }
 }
 
 fn definition(schema: &Schema, everywhere: &[(&str, &str)], openapi: OpenApiVersion) -> Value {
     let typed = |kind: &str| Map::from_iter([("type".into(), kind.into())]);
-    let mut map = match &schema.kind {
-        Kind::Object(object) => return object_definition(schema, object, everywhere, openapi),
-        Kind::Any if schema.struct_name() == "JSON" => Map::new(),
-        Kind::SchemaOr(_) => Map::new(),
-        Kind::Any => typed("object"),
-        Kind::String(Format::Quantity) if openapi == OpenApiVersion::V3 => one_of(["string", "number"]),
-        Kind::String(Format::IntOrString) if openapi == OpenApiVersion::V3 => one_of(["integer", "string"]),
+    let mut map = match &schema.value_type {
+        ValueType::Object(object) => return object_definition(schema, object, everywhere, openapi),
+        ValueType::Any if schema.struct_name() == "JSON" => Map::new(),
+        ValueType::SchemaOr(_) => Map::new(),
+        ValueType::Any => typed("object"),
+        ValueType::String(StringEncoding::Quantity) if openapi == OpenApiVersion::V3 => {
+            one_of(["string", "number"])
+        }
+        ValueType::String(StringEncoding::IntOrString) if openapi == OpenApiVersion::V3 => {
+            one_of(["integer", "string"])
+        }
         _ => typed("string"),
     };
-    match schema.kind {
-        Kind::String(Format::IntOrString) => map.insert("format", "int-or-string"),
-        Kind::String(Format::Time | Format::MicroTime) => map.insert("format", "date-time"),
+    match schema.value_type {
+        ValueType::String(StringEncoding::IntOrString) => map.insert("format", "int-or-string"),
+        ValueType::String(StringEncoding::Time | StringEncoding::MicroTime) => {
+            map.insert("format", "date-time")
+        }
         _ => None,
     };
     Value::Map(map)
@@ -158,7 +166,7 @@ fn property(property: &Property, openapi: OpenApiVersion) -> Value {
     }
     match property.map_type {
         // Bytes are a list in Go, so this is a list type.
-        Some(MapType::Atomic) if matches!(schema.kind, Kind::String(_)) => {
+        Some(MapType::Atomic) if matches!(schema.value_type, ValueType::String(_)) => {
             map.insert("x-kubernetes-list-type", "atomic")
         }
         Some(MapType::Atomic) => map.insert("x-kubernetes-map-type", "atomic"),
@@ -196,19 +204,19 @@ fn inline(schema: &Schema, openapi: OpenApiVersion) -> Value {
             map.insert("format", format);
         }
     };
-    match &schema.kind {
-        Kind::String(Format::Bytes) => typed("string", Some("byte")),
-        Kind::String(_) => typed("string", None),
-        Kind::Int32 => typed("integer", Some("int32")),
-        Kind::Int64 => typed("integer", Some("int64")),
-        Kind::Float => typed("number", Some("double")),
-        Kind::Bool => typed("boolean", None),
-        Kind::Object(_) | Kind::Any | Kind::SchemaOr(_) => typed("object", None),
-        Kind::Map(map_of) => {
+    match &schema.value_type {
+        ValueType::String(StringEncoding::Bytes) => typed("string", Some("byte")),
+        ValueType::String(_) => typed("string", None),
+        ValueType::Int32 => typed("integer", Some("int32")),
+        ValueType::Int64 => typed("integer", Some("int64")),
+        ValueType::Float => typed("number", Some("double")),
+        ValueType::Bool => typed("boolean", None),
+        ValueType::Object(_) | ValueType::Any | ValueType::SchemaOr(_) => typed("object", None),
+        ValueType::Map(map_of) => {
             typed("object", None);
             map.insert("additionalProperties", inline(map_of.values.get(), openapi));
         }
-        Kind::List(list) => {
+        ValueType::List(list) => {
             typed("array", None);
             map.insert("items", inline(list.items.get(), openapi));
             match &list.list_type {

@@ -149,7 +149,7 @@ pub(super) fn schemas(
             list.insert("x-kubernetes-selectable-fields", fields);
         }
         for (name, schema) in [(object_name, object), (list_name, list)] {
-            let full = schema::definition_name(&name);
+            let full = schema::openapi_name(&name);
             schemas.push((full, Value::Map(schema)));
         }
     }

@@ -225,7 +225,7 @@ fn documents_are_made_once() {
         &documents.v2_json(OpenApiInputs::default(), |_| {}),
         &documents.v2_json(OpenApiInputs::default(), |_| {})
     ));
-    assert_eq!(schema::definition_name("core.v1.Pod"), "io.k8s.api.core.v1.Pod");
+    assert_eq!(schema::openapi_name("core.v1.Pod"), "io.k8s.api.core.v1.Pod");
 }
 
 #[test]

@@ -128,9 +128,9 @@ fn validating_custom_resources_with_any_schema_never_panics() {
             if compiled.default(&mut object).is_err() {
                 continue;
             }
-            let _ = compiled.validate_create(&object, crd::Bounds::NONE);
-            let _ = compiled.validate_update(&object, &thing, crd::Bounds::NONE);
-            let _ = compiled.validate_status(&object, &thing, crd::Bounds::NONE);
+            let _ = compiled.validate_create(&object, crd::ValidationBounds::NONE);
+            let _ = compiled.validate_update(&object, &thing, crd::ValidationBounds::NONE);
+            let _ = compiled.validate_status(&object, &thing, crd::ValidationBounds::NONE);
             if compiled.settle(&mut object).is_err() {
                 continue;
             }

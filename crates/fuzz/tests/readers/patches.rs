@@ -3,7 +3,7 @@
 use fuzz::Corpus;
 use schema::Schema;
 use schema::apply::{check, fields_v1, merge};
-use schema::patch::{self, Kind};
+use schema::patch::{self, PatchType};
 use serde_json::Value as Other;
 use value::{Value, json, write};
 
@@ -83,8 +83,8 @@ fn patches_are_bounded_and_merge_as_the_rfc_says() {
     let other: Other = serde_json::from_str(OBJECT).unwrap();
     fuzz::run(&Corpus::new(seeds, &tokens).inputs(), |input| {
         for strict in [false, true] {
-            for kind in [Kind::Json, Kind::Merge, Kind::StrategicMerge(schema())] {
-                let is_merge = matches!(kind, Kind::Merge);
+            for kind in [PatchType::Json, PatchType::Merge, PatchType::StrategicMerge(schema())] {
+                let is_merge = matches!(kind, PatchType::Merge);
                 let Ok(patched) = patch::apply(kind, &object, input, strict) else { continue };
                 let written = write::to_vec(&patched.object);
                 if written.len() > MAX_PATCHED_BYTES {

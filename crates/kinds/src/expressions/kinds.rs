@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cel::schema::unescape;
 use cel::{Env, Issues, Type, TypeProvider};
-use schema::{Format, INT_OR_STRING, Kind, Link, Object, Schema};
+use schema::{INT_OR_STRING, Link, Object, Schema, StringEncoding, ValueType};
 use value::Str;
 
 use super::{Age, DEEPEST_TYPE, EnvironmentKey, OptionalVariables, VariableTypes, declared, environment};
@@ -49,9 +49,10 @@ impl KindTypes {
                 field => here.field(&unescape(field)?)?,
             };
             // kube-apiserver treats a recursive type as an object without known fields.
-            if !self.tolerant && !here.name.is_empty() && matches!(here.kind, Kind::Object(_)) {
+            if !self.tolerant && !here.name.is_empty() && matches!(here.value_type, ValueType::Object(_)) {
                 if above.contains(&here.name.as_str()) {
-                    let closed = Schema { kind: Kind::Object(Object::default()), ..Schema::default() };
+                    let closed =
+                        Schema { value_type: ValueType::Object(Object::default()), ..Schema::default() };
                     return found(&closed);
                 }
                 above.push(&here.name);
@@ -79,28 +80,38 @@ impl KindTypes {
     /// Type of the values of a schema; `None` where kube-apiserver has none, for example for quantities.
     fn type_of(&self, schema: &Schema, name: &str) -> Option<Type> {
         let anything = self.tolerant.then_some(Type::Dyn);
-        Some(match &schema.kind {
-            Kind::Any if schema.format == INT_OR_STRING => Type::Dyn,
-            Kind::String(Format::Plain) if matches!(schema.format.as_str(), "date" | "date-time") => {
+        Some(match &schema.value_type {
+            ValueType::Any if schema.format == INT_OR_STRING => Type::Dyn,
+            ValueType::String(StringEncoding::Plain)
+                if matches!(schema.format.as_str(), "date" | "date-time") =>
+            {
                 anything.unwrap_or(Type::Timestamp)
             }
-            Kind::String(Format::Plain) if schema.format == "duration" => anything.unwrap_or(Type::Duration),
-            Kind::String(Format::Plain) if schema.format == "byte" => anything.unwrap_or(Type::Bytes),
-            Kind::Object(_) => Type::Struct(name.into()),
-            Kind::Map(map) => {
+            ValueType::String(StringEncoding::Plain) if schema.format == "duration" => {
+                anything.unwrap_or(Type::Duration)
+            }
+            ValueType::String(StringEncoding::Plain) if schema.format == "byte" => {
+                anything.unwrap_or(Type::Bytes)
+            }
+            ValueType::Object(_) => Type::Struct(name.into()),
+            ValueType::Map(map) => {
                 Type::map(Type::String, self.type_of(map.values.get(), &format!("{name}.@elem"))?)
             }
-            Kind::List(list) => Type::list(self.type_of(list.items.get(), &format!("{name}.@idx"))?),
-            Kind::String(Format::Plain) => Type::String,
-            Kind::String(Format::Bytes) => anything.unwrap_or(Type::Bytes),
-            Kind::String(Format::Time | Format::MicroTime) => anything.unwrap_or(Type::Timestamp),
-            Kind::String(Format::IntOrString) => Type::Dyn,
-            Kind::Int32 | Kind::Int64 => Type::Int,
-            Kind::Float => Type::Double,
-            Kind::Bool => Type::Bool,
+            ValueType::List(list) => Type::list(self.type_of(list.items.get(), &format!("{name}.@idx"))?),
+            ValueType::String(StringEncoding::Plain) => Type::String,
+            ValueType::String(StringEncoding::Bytes) => anything.unwrap_or(Type::Bytes),
+            ValueType::String(StringEncoding::Time | StringEncoding::MicroTime) => {
+                anything.unwrap_or(Type::Timestamp)
+            }
+            ValueType::String(StringEncoding::IntOrString) => Type::Dyn,
+            ValueType::Int32 | ValueType::Int64 => Type::Int,
+            ValueType::Float => Type::Double,
+            ValueType::Bool => Type::Bool,
             // `runtime.RawExtension` and `meta.v1.FieldsV1`: objects without known fields.
-            Kind::Any if schema.is_free_object() => anything.unwrap_or(Type::Struct(name.into())),
-            Kind::String(Format::Quantity) | Kind::Any | Kind::SchemaOr(_) => return anything,
+            ValueType::Any if schema.is_free_object() => anything.unwrap_or(Type::Struct(name.into())),
+            ValueType::String(StringEncoding::Quantity) | ValueType::Any | ValueType::SchemaOr(_) => {
+                return anything;
+            }
         })
     }
 

@@ -19,8 +19,8 @@ pub(crate) const CUSTOM_RESOURCE_DEFINITION: ValidationRules = ValidationRules {
     update_status: |new, old, _| crd::validation::update_status(new, old),
 };
 
-fn crd_context(context: &ValidationContext) -> crd::validation::Context {
-    crd::validation::Context {
+fn crd_context(context: &ValidationContext) -> crd::validation::CrdValidationContext {
+    crd::validation::CrdValidationContext {
         stopwatch: context.stopwatch.clone(),
         budget: context.budget.clone(),
         overlapping: crate::table::overlapping,

@@ -73,8 +73,8 @@ pub struct ValidationContext {
 
 impl ValidationContext {
     /// Limits and metrics for validating a custom resource.
-    pub fn bounds(&self) -> crd::Bounds<'_> {
-        crd::Bounds { watch: self.stopwatch.as_deref(), budget: &self.budget }
+    pub fn bounds(&self) -> crd::ValidationBounds<'_> {
+        crd::ValidationBounds { watch: self.stopwatch.as_deref(), budget: &self.budget }
     }
 }
 

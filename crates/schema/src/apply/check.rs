@@ -6,14 +6,14 @@ use std::fmt;
 use value::{Value, go};
 
 use super::element::Element;
-use super::shape::{Shape, Typed};
-use crate::{Format, Kind, Schema};
+use super::shape::{OwnershipShape, Typed};
+use crate::{Schema, StringEncoding, ValueType};
 
 /// The validation errors, as pairs of path and message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Misfits(Vec<(String, String)>);
+pub struct ConfigErrors(Vec<(String, String)>);
 
-impl fmt::Display for Misfits {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let one = |f: &mut fmt::Formatter<'_>, path: &str, what: &str| match path {
             "" => f.write_str(what),
@@ -31,34 +31,39 @@ impl fmt::Display for Misfits {
     }
 }
 
-impl std::error::Error for Misfits {}
+impl std::error::Error for ConfigErrors {}
 
 /// Limits on the reported errors: their number, and the total bytes after which reporting stops. Paths are not shortened, and a long
 /// name may occur in all of them.
-const MANY: usize = 100;
-const LONG: usize = 4 << 20;
+const MAX_ERRORS: usize = 100;
+const MAX_ERROR_BYTES: usize = 4 << 20;
 
 /// Checks types, undeclared fields, and missing or duplicate keys of keyed lists and sets. `may_repeat` allows duplicate items, which
 /// stored objects may have but configurations may not.
-pub fn check(value: &Value, schema: &Schema, may_repeat: bool) -> Result<(), Misfits> {
-    let mut walk = Walk { way: Vec::new(), may_repeat, found: Misfits::default(), room: LONG };
+pub fn check(value: &Value, schema: &Schema, may_repeat: bool) -> Result<(), ConfigErrors> {
+    let mut walk = ConfigCheck {
+        path: Vec::new(),
+        may_repeat,
+        found: ConfigErrors::default(),
+        bytes_left: MAX_ERROR_BYTES,
+    };
     walk.value(value, Typed::root(schema));
     if walk.found.0.is_empty() { Ok(()) } else { Err(walk.found) }
 }
 
-struct Walk {
-    way: Vec<Element>,
+struct ConfigCheck {
+    path: Vec<Element>,
     may_repeat: bool,
-    found: Misfits,
-    room: usize,
+    found: ConfigErrors,
+    bytes_left: usize,
 }
 
-impl Walk {
-    fn say(&mut self, what: String) {
-        if self.found.0.len() < MANY && self.room > 0 {
-            let way = told(&self.way);
-            self.room = self.room.saturating_sub(way.len() + what.len());
-            self.found.0.push((way, what));
+impl ConfigCheck {
+    fn report(&mut self, what: String) {
+        if self.found.0.len() < MAX_ERRORS && self.bytes_left > 0 {
+            let path = path_text(&self.path);
+            self.bytes_left = self.bytes_left.saturating_sub(path.len() + what.len());
+            self.found.0.push((path, what));
         }
     }
 
@@ -66,70 +71,72 @@ impl Walk {
         if value.is_null() || typed.is_any() {
             return;
         }
-        match (&typed.schema().kind, value) {
-            (Kind::Object(_) | Kind::Map(_), Value::Map(map)) => {
+        match (&typed.schema().value_type, value) {
+            (ValueType::Object(_) | ValueType::Map(_), Value::Map(map)) => {
                 for (key, value) in map.iter() {
-                    self.way.push(Element::Field(key.clone()));
+                    self.path.push(Element::Field(key.clone()));
                     let Some((child, _)) = typed.field(key) else {
-                        self.say("field not declared in schema".to_owned());
-                        self.way.pop();
+                        self.report("field not declared in schema".to_owned());
+                        self.path.pop();
                         return;
                     };
                     self.value(value, child);
-                    self.way.pop();
+                    self.path.pop();
                 }
             }
-            (Kind::Object(_) | Kind::Map(_), other) => {
-                self.say(format!("expected map, got {}", shown(other)));
+            (ValueType::Object(_) | ValueType::Map(_), other) => {
+                self.report(format!("expected map, got {}", shown(other)));
             }
-            (Kind::List(list), Value::List(items)) => self.list(items, typed, Typed::root(list.items.get())),
-            (Kind::List(_), other) => self.say(format!("expected list, got {}", shown(other))),
+            (ValueType::List(list), Value::List(items)) => {
+                self.list(items, typed, Typed::root(list.items.get()));
+            }
+            (ValueType::List(_), other) => self.report(format!("expected list, got {}", shown(other))),
             (_, scalar) => self.scalar(scalar, typed.schema()),
         }
     }
 
     fn list(&mut self, items: &[Value], typed: Typed<'_>, child: Typed<'_>) {
-        let Shape::Items(told_apart) = typed.shape(None) else {
+        let OwnershipShape::Items(associative) = typed.shape(None) else {
             for (at, item) in (0_i64..).zip(items) {
-                self.way.push(Element::Index(at));
+                self.path.push(Element::Index(at));
                 self.value(item, child);
-                self.way.pop();
+                self.path.pop();
             }
             return;
         };
         let mut seen: BTreeSet<Element> = BTreeSet::new();
         for (at, item) in items.iter().enumerate() {
-            let element = match told_apart.element(item) {
+            let element = match associative.element(item) {
                 Ok(element) => element,
-                Err(why) => return self.say(format!("element {at}: {why}")),
+                Err(why) => return self.report(format!("element {at}: {why}")),
             };
             if !self.may_repeat && !seen.insert(element.clone()) {
-                self.say(format!("duplicate entries for key {element}"));
+                self.report(format!("duplicate entries for key {element}"));
             }
-            self.way.push(element);
+            self.path.push(element);
             self.value(item, child);
-            self.way.pop();
+            self.path.pop();
         }
     }
 
     fn scalar(&mut self, value: &Value, schema: &Schema) {
         let is_number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
-        match &schema.kind {
-            Kind::Int32 | Kind::Int64 | Kind::Float if !is_number => {
-                self.say(format!("expected numeric (int or float), got {}", go::type_name(value)));
+        match &schema.value_type {
+            ValueType::Int32 | ValueType::Int64 | ValueType::Float if !is_number => {
+                self.report(format!("expected numeric (int or float), got {}", go::type_name(value)));
             }
-            Kind::String(Format::Plain | Format::Bytes) if value.as_str().is_none() => {
-                self.say(format!(
+            ValueType::String(StringEncoding::Plain | StringEncoding::Bytes) if value.as_str().is_none() => {
+                self.report(format!(
                     "expected string, got &value.valueUnstructured{{Value:{}}}",
-                    go::syntax(&as_read(value), "string", LONG)
+                    go::syntax(&as_read(value), "string", MAX_ERROR_BYTES)
                 ));
             }
-            Kind::Bool if value.as_bool().is_none() => {
-                self.say(format!("expected boolean, got {}", shown(value)));
+            ValueType::Bool if value.as_bool().is_none() => {
+                self.report(format!("expected boolean, got {}", shown(value)));
             }
             // Quantities, times and similar types accept any scalar.
-            Kind::String(_) if matches!(value, Value::List(_) | Value::Map(_)) => {
-                self.say(format!("expected any scalar, got {}", shown(value)));
+            ValueType::String(_) if matches!(value, Value::List(_) | Value::Map(_)) => {
+                self.report(format!("expected any scalar, got {}", shown(value)));
             }
             _ => {}
         }
@@ -154,8 +161,8 @@ fn as_read(value: &Value) -> Value {
     }
 }
 
-fn told(way: &[Element]) -> String {
-    way.iter().map(ToString::to_string).collect()
+fn path_text(path: &[Element]) -> String {
+    path.iter().map(ToString::to_string).collect()
 }
 
 /// The paths of atomic lists, maps and structs in a configuration, such as `.spec.selector`. Mutating admission policies reject them.
@@ -165,29 +172,31 @@ pub fn atomics(value: &Value, schema: &Schema) -> Vec<String> {
     found
 }
 
-fn find_atomics(value: &Value, typed: Typed<'_>, way: &mut Vec<Element>, found: &mut Vec<String>) {
+fn find_atomics(value: &Value, typed: Typed<'_>, path: &mut Vec<Element>, found: &mut Vec<String>) {
     match value {
-        Value::Map(map) if !matches!(typed.shape(Some(value)), Shape::Scalar | Shape::Items(_)) => {
+        Value::Map(map)
+            if !matches!(typed.shape(Some(value)), OwnershipShape::Scalar | OwnershipShape::Items(_)) =>
+        {
             if typed.is_atomic_map() {
-                found.push(told(way));
+                found.push(path_text(path));
             }
             for (key, value) in map.iter() {
                 if let Some((child, true)) = typed.field(key) {
-                    way.push(Element::Field(key.clone()));
-                    find_atomics(value, child, way, found);
-                    way.pop();
+                    path.push(Element::Field(key.clone()));
+                    find_atomics(value, child, path, found);
+                    path.pop();
                 }
             }
         }
         Value::List(items) => {
-            if matches!(typed.shape(Some(value)), Shape::Atomic) {
-                found.push(told(way));
+            if matches!(typed.shape(Some(value)), OwnershipShape::Atomic) {
+                found.push(path_text(path));
             }
             let Some(child) = typed.items() else { return };
             for (at, item) in (0_i64..).zip(items) {
-                way.push(Element::Index(at));
-                find_atomics(item, child, way, found);
-                way.pop();
+                path.push(Element::Index(at));
+                find_atomics(item, child, path, found);
+                path.pop();
             }
         }
         _ => {}

@@ -6,7 +6,7 @@ use value::{Map, Value};
 
 use super::element::{Element, same};
 use super::set::FieldSet;
-use super::shape::{Items, Shape, Typed};
+use super::shape::{AssociativeList, OwnershipShape, Typed};
 use crate::Schema;
 
 /// Differences between two objects. No field is in two of the sets.
@@ -29,7 +29,7 @@ pub fn compare(old: &Value, new: &Value, schema: &Schema) -> Result<Comparison, 
 
 /// Change of a value itself, as opposed to its parts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum ValueChange {
     None,
     Removed,
     Modified,
@@ -43,11 +43,11 @@ impl Comparison {
         set
     }
 
-    fn push(&mut self, element: impl Fn() -> Element, change: Change, below: Comparison) {
+    fn push(&mut self, element: impl Fn() -> Element, change: ValueChange, below: Comparison) {
         for (set, own, below) in [
-            (&mut self.removed, Change::Removed, below.removed),
-            (&mut self.modified, Change::Modified, below.modified),
-            (&mut self.added, Change::Added, below.added),
+            (&mut self.removed, ValueChange::Removed, below.removed),
+            (&mut self.modified, ValueChange::Modified, below.modified),
+            (&mut self.added, ValueChange::Added, below.added),
         ] {
             if change == own || !below.is_empty() {
                 set.push(element(), change == own, below);
@@ -56,20 +56,20 @@ impl Comparison {
     }
 }
 
-fn whole(old: Option<&Value>, new: Option<&Value>) -> Change {
+fn whole(old: Option<&Value>, new: Option<&Value>) -> ValueChange {
     match (old, new) {
-        (None, _) => Change::Added,
-        (_, None) => Change::Removed,
-        (Some(old), Some(new)) if same(old, new) => Change::None,
-        _ => Change::Modified,
+        (None, _) => ValueChange::Added,
+        (_, None) => ValueChange::Removed,
+        (Some(old), Some(new)) if same(old, new) => ValueChange::None,
+        _ => ValueChange::Modified,
     }
 }
 
-fn presence(old: Option<&Value>, new: Option<&Value>) -> Change {
+fn presence(old: Option<&Value>, new: Option<&Value>) -> ValueChange {
     match (old, new) {
-        (None, _) => Change::Added,
-        (_, None) => Change::Removed,
-        _ => Change::None,
+        (None, _) => ValueChange::Added,
+        (_, None) => ValueChange::Removed,
+        _ => ValueChange::None,
     }
 }
 
@@ -78,14 +78,14 @@ fn node(
     new: Option<&Value>,
     typed: Typed<'_>,
     found: &mut Comparison,
-) -> Result<Change, String> {
+) -> Result<ValueChange, String> {
     if typed.is_any() {
         return any(old, new, typed, found);
     }
     match typed.shape(None) {
-        Shape::Scalar | Shape::Atomic => Ok(whole(old, new)),
-        Shape::Fields(typed) => fields(old, new, typed, found),
-        Shape::Items(told_apart) => items(old, new, told_apart, found),
+        OwnershipShape::Scalar | OwnershipShape::Atomic => Ok(whole(old, new)),
+        OwnershipShape::Fields(typed) => fields(old, new, typed, found),
+        OwnershipShape::Items(associative) => items(old, new, associative, found),
     }
 }
 
@@ -95,7 +95,7 @@ fn any(
     new: Option<&Value>,
     typed: Typed<'_>,
     found: &mut Comparison,
-) -> Result<Change, String> {
+) -> Result<ValueChange, String> {
     let is_map = |value: Option<&Value>| matches!(value, None | Some(Value::Null | Value::Map(_)));
     if typed.is_atomic_map() || !is_map(old) && !is_map(new) {
         return Ok(whole(old, new));
@@ -112,7 +112,7 @@ fn fields(
     new: Option<&Value>,
     typed: Typed<'_>,
     found: &mut Comparison,
-) -> Result<Change, String> {
+) -> Result<ValueChange, String> {
     static NONE: Map = Map::new();
     let (before, after) =
         (old.and_then(Value::as_map).unwrap_or(&NONE), new.and_then(Value::as_map).unwrap_or(&NONE));
@@ -130,10 +130,10 @@ fn fields(
     Ok(presence(old, new))
 }
 
-type Step<'v> = (&'v value::Str, Option<&'v Value>, Option<&'v Value>);
+type KeyedPair<'v> = (&'v value::Str, Option<&'v Value>, Option<&'v Value>);
 
 /// The next key of two sorted maps, with its value in each.
-fn next_key<'v, I>(before: &mut Peekable<I>, after: &mut Peekable<I>) -> Option<Step<'v>>
+fn next_key<'v, I>(before: &mut Peekable<I>, after: &mut Peekable<I>) -> Option<KeyedPair<'v>>
 where
     I: Iterator<Item = (&'v value::Str, &'v Value)>,
 {
@@ -152,15 +152,15 @@ where
 fn items(
     old: Option<&Value>,
     new: Option<&Value>,
-    told_apart: Items<'_>,
+    associative: AssociativeList<'_>,
     found: &mut Comparison,
-) -> Result<Change, String> {
+) -> Result<ValueChange, String> {
     let before = old.and_then(Value::as_list).unwrap_or_default();
     let after = new.and_then(Value::as_list).unwrap_or_default();
     if before.is_empty() && after.is_empty() {
         return Ok(whole(old, new));
     }
-    let (before, after) = (sorted(before, told_apart)?, sorted(after, told_apart)?);
+    let (before, after) = (sorted(before, associative)?, sorted(after, associative)?);
     let (mut before, mut after) = (before.as_slice(), after.as_slice());
     loop {
         let element = match (before.first(), after.first()) {
@@ -172,7 +172,7 @@ fn items(
         let (olds, news) = (take(&mut before, element), take(&mut after, element));
         let mut below = Comparison::default();
         let descend = |old: Option<&Value>, new: Option<&Value>, below: &mut Comparison| {
-            node(old, new, told_apart.item, below).map_err(|why| format!("{element}{why}"))
+            node(old, new, associative.item, below).map_err(|why| format!("{element}{why}"))
         };
         let change = match (olds, news) {
             ([] | [_], [] | [_]) => {
@@ -183,7 +183,7 @@ fn items(
             ([_, _, ..], [_, _, ..]) => {
                 let equal = olds.len() == news.len()
                     && olds.iter().zip(news).all(|((_, old), (_, new))| same(old, new));
-                if equal { Change::None } else { Change::Modified }
+                if equal { ValueChange::None } else { ValueChange::Modified }
             }
             ([_, _, ..], _) => {
                 if let Some((_, new)) = news.first() {
@@ -191,14 +191,14 @@ fn items(
                     // The path of the removed duplicates is also the path of the added item.
                     found.added.push(element.clone(), true, FieldSet::EMPTY);
                 }
-                Change::Removed
+                ValueChange::Removed
             }
             (_, _) => {
                 if let Some((_, old)) = olds.first() {
                     descend(Some(old), None, &mut below)?;
                     found.removed.push(element.clone(), true, FieldSet::EMPTY);
                 }
-                Change::Added
+                ValueChange::Added
             }
         };
         found.push(|| element.clone(), change, below);
@@ -206,12 +206,15 @@ fn items(
     Ok(presence(old, new))
 }
 
-type Item<'v> = (Element, &'v Value);
+type IdentifiedItem<'v> = (Element, &'v Value);
 
-fn sorted<'v>(items: &'v [Value], told_apart: Items<'_>) -> Result<Vec<Item<'v>>, String> {
+fn sorted<'v>(
+    items: &'v [Value],
+    associative: AssociativeList<'_>,
+) -> Result<Vec<IdentifiedItem<'v>>, String> {
     let mut out = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
-        let element = told_apart.element(item).map_err(|why| format!(": element {at}: {why}"))?;
+        let element = associative.element(item).map_err(|why| format!(": element {at}: {why}"))?;
         out.push((element, item));
     }
     // The sort is stable, so duplicates stay in their order.
@@ -220,7 +223,7 @@ fn sorted<'v>(items: &'v [Value], told_apart: Items<'_>) -> Result<Vec<Item<'v>>
 }
 
 /// Splits off the items identified by `element`, which are at the front if there are any.
-fn take<'i, 'v>(items: &mut &'i [Item<'v>], element: &Element) -> &'i [Item<'v>] {
+fn take<'i, 'v>(items: &mut &'i [IdentifiedItem<'v>], element: &Element) -> &'i [IdentifiedItem<'v>] {
     let count = items.iter().take_while(|(own, _)| own == element).count();
     let (taken, rest) = items.split_at_checked(count).unwrap_or((&[], items));
     *items = rest;

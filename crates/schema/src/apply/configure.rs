@@ -4,10 +4,10 @@ use value::{Map, Str, Value, json};
 
 use super::check::check;
 use super::compare::compare;
-use super::conflict::{Conflict, Refusal};
+use super::conflict::{ApplyError, Conflict};
 use super::element::same;
 use super::extract::{fields, remove};
-use super::managed::{self, Managed, Manager, Managers, Operation};
+use super::managed::{self, ManagedFieldsEntry, ManagedFieldsOperation, Manager, Managers};
 use super::merge::merge;
 use super::set::FieldSet;
 use super::shape::Typed;
@@ -16,7 +16,7 @@ use crate::Schema;
 
 /// Result of an apply.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Applied {
+pub struct ApplyResult {
     /// The object in the version of the request, with its managed fields. It is merged but not decoded: removed parts may have become
     /// `null`, and defaults are not filled in.
     pub object: Value,
@@ -44,40 +44,43 @@ impl FieldManagement<'_> {
         config: &Value,
         manager: &str,
         force: bool,
-    ) -> Result<Applied, Refusal> {
+    ) -> Result<ApplyResult, ApplyError> {
         let mut managers = Managers::decode(managed::list(live))
-            .map_err(|why| Refusal::Failed(format!("failed to decode managed fields: {why}")))?;
+            .map_err(|why| ApplyError::Failed(format!("failed to decode managed fields: {why}")))?;
         self.check_kind(live, config)?;
         let mut bare = live.clone();
         bare.remove_at(&["metadata", "managedFields"]);
         if managers.is_empty() {
             self.update(empty, &bare, &mut managers, BEFORE_FIRST_APPLY).map_err(
                 |refusal| match refusal {
-                    Refusal::Failed(why) => {
-                        Refusal::Failed(format!("failed to create manager for existing fields: {why}"))
+                    ApplyError::Failed(why) => {
+                        ApplyError::Failed(format!("failed to create manager for existing fields: {why}"))
                     }
                     other => other,
                 },
             )?;
         }
         if config.at(&["metadata", "managedFields"]).is_some_and(|list| !list.is_null()) {
-            return Err(Refusal::BadRequest("metadata.managedFields must be nil".to_owned()));
+            return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
         }
-        check(config, self.schema, false).map_err(|misfits| {
-            Refusal::Failed(format!("failed to create typed patch object ({}): {misfits}", described(config)))
+        check(config, self.schema, false).map_err(|errors| {
+            ApplyError::Failed(format!(
+                "failed to create typed patch object ({}): {errors}",
+                described(config)
+            ))
         })?;
         let is_kubectl = manager == KUBECTL;
         // Only the second attempt needs the managers as they were.
         let before = (is_kubectl && !force).then(|| managers.clone());
         let mut object = match self.configure(&bare, config, &mut managers, manager, force) {
-            Err(Refusal::Conflicts(conflicts)) => {
-                let Some(again) = before else { return Err(Refusal::Conflicts(conflicts)) };
+            Err(ApplyError::Conflicts(conflicts)) => {
+                let Some(again) = before else { return Err(ApplyError::Conflicts(conflicts)) };
                 let allowed =
-                    self.last_applied(&bare).ok_or_else(|| Refusal::Conflicts(conflicts.clone()))?;
+                    self.last_applied(&bare).ok_or_else(|| ApplyError::Conflicts(conflicts.clone()))?;
                 let left: Vec<Conflict> =
                     conflicts.into_iter().filter(|conflict| !allowed.has(&conflict.path.0)).collect();
                 if !left.is_empty() {
-                    return Err(Refusal::Conflicts(left));
+                    return Err(ApplyError::Conflicts(left));
                 }
                 managers = again;
                 self.configure(&bare, config, &mut managers, manager, true)?
@@ -88,13 +91,13 @@ impl FieldManagement<'_> {
             keep_last_applied(&mut object, config);
         }
         managed::set(&mut object, &managers);
-        Ok(Applied { object })
+        Ok(ApplyResult { object })
     }
 
-    fn check_kind(&self, live: &Value, config: &Value) -> Result<(), Refusal> {
+    fn check_kind(&self, live: &Value, config: &Value) -> Result<(), ApplyError> {
         let (wanted, sent) = (live.str_at(&["kind"]), config.str_at(&["kind"]));
         if wanted != sent || config.str_at(&["apiVersion"]) != Some(self.api_version) {
-            return Err(Refusal::BadRequest(format!("invalid object type: {}", gvk_text(config))));
+            return Err(ApplyError::BadRequest(format!("invalid object type: {}", gvk_text(config))));
         }
         Ok(())
     }
@@ -106,20 +109,20 @@ impl FieldManagement<'_> {
         managers: &mut Managers,
         manager: &str,
         force: bool,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, ApplyError> {
         self.reconcile(live, managers)?;
-        let manager = self.manager(manager, Operation::Apply);
+        let manager = self.manager(manager, ManagedFieldsOperation::Apply);
         let merged = merge(live, config, self.schema)
-            .map_err(|why| Refusal::Failed(format!("failed to merge config: {why}")))?;
+            .map_err(|why| ApplyError::Failed(format!("failed to merge config: {why}")))?;
         let last = managers.take(&manager);
         let mut set = fields(config, self.schema);
         self.reset.filter(&mut set);
         let time = last.as_ref().and_then(|last| last.time);
-        managers.put(Managed { manager: manager.clone(), time, fields: set });
+        managers.put(ManagedFieldsEntry { manager: manager.clone(), time, fields: set });
         let new = match last {
             Some(last) => self
                 .prune(merged, managers, &manager, &last)
-                .map_err(|why| Refusal::Failed(format!("failed to prune fields: {why}")))?,
+                .map_err(|why| ApplyError::Failed(format!("failed to prune fields: {why}")))?,
             None => merged,
         };
         self.share_out(live, &new, managers, Some(&manager), force)?;
@@ -141,7 +144,7 @@ impl FieldManagement<'_> {
         merged: Value,
         managers: &Managers,
         manager: &Manager,
-        last: &Managed,
+        last: &ManagedFieldsEntry,
     ) -> Result<Value, String> {
         let applied = managers.get(manager).map(|own| &own.fields);
         // Common case: the configuration has all fields of the last one.
@@ -263,12 +266,12 @@ fn keep_last_applied(object: &mut Value, config: &Value) {
     }
 }
 
-/// Formats as `NAMESPACE/NAME; GROUP/VERSION, Kind=KIND`.
+/// Formats as `NAMESPACE/NAME; GROUP/VERSION, ValueType=KIND`.
 fn described(object: &Value) -> String {
     format!("{}/{}; {}", api::meta::namespace(object), api::meta::name(object), gvk_text(object))
 }
 
-/// Formats as `apps/v1, Kind=Deployment` or `/v1, Kind=Pod`.
+/// Formats as `apps/v1, ValueType=Deployment` or `/v1, ValueType=Pod`.
 fn gvk_text(object: &Value) -> String {
     let api_version = object.str_at(&["apiVersion"]).unwrap_or_default();
     let slash = if api_version.contains('/') { "" } else { "/" };

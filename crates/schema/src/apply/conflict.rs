@@ -2,13 +2,13 @@
 
 use api::{Status, StatusCause, StatusDetails, StatusReason};
 
-use super::element::FieldPath;
-use super::managed::{Manager, Operation};
+use super::element::ManagedFieldPath;
+use super::managed::{ManagedFieldsOperation, Manager};
 use super::set::FieldSet;
 
 /// Why a configuration was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ApplyError {
     /// It sets fields that other managers own.
     Conflicts(Vec<Conflict>),
     /// It is not a configuration of this kind.
@@ -21,7 +21,7 @@ pub enum Refusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     pub manager: Manager,
-    pub path: FieldPath,
+    pub path: ManagedFieldPath,
 }
 
 impl Conflict {
@@ -41,7 +41,7 @@ impl Conflict {
             text.push_str(" with subresource ");
             text.push_str(&api::field::quote(subresource));
         }
-        if *operation == Operation::Update {
+        if *operation == ManagedFieldsOperation::Update {
             text.push_str(" using ");
             text.push_str(api_version);
         }
@@ -52,12 +52,12 @@ impl Conflict {
 /// Limit on reported causes, so that the response does not grow with the number of conflicts.
 const MAX_CAUSES: usize = 10_000;
 
-impl Refusal {
+impl ApplyError {
     pub fn into_status(self) -> Status {
         match self {
-            Refusal::Conflicts(conflicts) => conflict_status(&conflicts),
-            Refusal::BadRequest(message) => Status::bad_request(message),
-            Refusal::Failed(message) => Status::plain(message),
+            ApplyError::Conflicts(conflicts) => conflict_status(&conflicts),
+            ApplyError::BadRequest(message) => Status::bad_request(message),
+            ApplyError::Failed(message) => Status::plain(message),
         }
     }
 }

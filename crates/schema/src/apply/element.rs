@@ -187,9 +187,9 @@ fn shown(value: &Value) -> String {
 
 /// A path from the root of an object, printed as `.spec.containers[name="a"].image`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldPath(pub Vec<Element>);
+pub struct ManagedFieldPath(pub Vec<Element>);
 
-impl fmt::Display for FieldPath {
+impl fmt::Display for ManagedFieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|element| write!(f, "{element}"))
     }

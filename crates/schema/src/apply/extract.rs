@@ -4,7 +4,7 @@ use value::{Map, Value};
 
 use super::element::Element;
 use super::set::FieldSet;
-use super::shape::{Items, Shape, Typed};
+use super::shape::{AssociativeList, OwnershipShape, Typed};
 use crate::Schema;
 
 /// Every field and item in `value`, which an applier of it owns.
@@ -15,13 +15,13 @@ pub fn fields(value: &Value, schema: &Schema) -> FieldSet {
 /// Whether the value's own path is in the set, and the set of the fields below it.
 fn walk(value: &Value, typed: Typed<'_>) -> (bool, FieldSet) {
     match typed.shape(Some(value)) {
-        Shape::Scalar | Shape::Atomic => (true, FieldSet::EMPTY),
-        Shape::Fields(typed) => match value {
+        OwnershipShape::Scalar | OwnershipShape::Atomic => (true, FieldSet::EMPTY),
+        OwnershipShape::Fields(typed) => match value {
             Value::Map(map) => (false, of_map(map, typed)),
             _ => (false, FieldSet::EMPTY),
         },
-        Shape::Items(told_apart) => match value {
-            Value::List(items) => (false, of_list(items, told_apart)),
+        OwnershipShape::Items(associative) => match value {
+            Value::List(items) => (false, of_list(items, associative)),
             _ => (false, FieldSet::EMPTY),
         },
     }
@@ -42,9 +42,9 @@ fn of_map(map: &Map, typed: Typed<'_>) -> FieldSet {
     set
 }
 
-fn of_list(items: &[Value], told_apart: Items<'_>) -> FieldSet {
+fn of_list(items: &[Value], associative: AssociativeList<'_>) -> FieldSet {
     let mut sorted: Vec<(Element, &Value)> =
-        items.iter().filter_map(|item| Some((told_apart.element(item).ok()?, item))).collect();
+        items.iter().filter_map(|item| Some((associative.element(item).ok()?, item))).collect();
     sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut set = FieldSet::default();
     let mut sorted = sorted.into_iter().peekable();
@@ -54,7 +54,7 @@ fn of_list(items: &[Value], told_apart: Items<'_>) -> FieldSet {
             repeated = true;
         }
         // Parts of duplicate items cannot be owned.
-        let below = if repeated { FieldSet::EMPTY } else { walk(item, told_apart.item).1 };
+        let below = if repeated { FieldSet::EMPTY } else { walk(item, associative.item).1 };
         set.push(element, true, below);
     }
     set
@@ -66,9 +66,9 @@ pub(super) fn remove(value: &mut Value, set: &FieldSet, typed: Typed<'_>) {
         return;
     }
     let emptied = match typed.shape(Some(value)) {
-        Shape::Scalar => return,
-        Shape::Atomic => true,
-        Shape::Fields(typed) => match value {
+        OwnershipShape::Scalar => return,
+        OwnershipShape::Atomic => true,
+        OwnershipShape::Fields(typed) => match value {
             Value::Map(map) => {
                 map.retain(|name, value| match set.get(&Element::Field(name.clone())) {
                     Some(entry) if entry.owned => false,
@@ -84,14 +84,14 @@ pub(super) fn remove(value: &mut Value, set: &FieldSet, typed: Typed<'_>) {
             }
             _ => true,
         },
-        Shape::Items(told_apart) => match value {
+        OwnershipShape::Items(associative) => match value {
             Value::List(items) => {
                 items.retain_mut(|item| {
-                    let entry = told_apart.element(item).ok().and_then(|element| set.get(&element));
+                    let entry = associative.element(item).ok().and_then(|element| set.get(&element));
                     match entry {
                         Some(entry) if entry.owned => false,
                         Some(entry) => {
-                            remove(item, &entry.below, told_apart.item);
+                            remove(item, &entry.below, associative.item);
                             true
                         }
                         None => true,

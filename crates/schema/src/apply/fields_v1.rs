@@ -6,7 +6,7 @@
 use value::{Map, Str, Value, json, write};
 
 use super::element::Element;
-use super::set::{Entry, FieldSet};
+use super::set::{FieldSet, FieldSetEntry};
 
 /// Returns an error message if the encoding is invalid.
 pub fn decode(fields: &Value) -> Result<FieldSet, String> {
@@ -33,7 +33,7 @@ fn level(map: &Map) -> Result<(FieldSet, bool), String> {
             Value::Null => (FieldSet::EMPTY, true),
             other => return Err(format!("ReadMapCB: expect {{ or n, but found {}", other.json_type())),
         };
-        entries.push(Entry { element, owned: ends, below });
+        entries.push(FieldSetEntry { element, owned: ends, below });
     }
     // The keys are sorted as text, which differs from the order of elements: `v:10` comes before `v:2`.
     let set = FieldSet::of_entries(entries);
@@ -73,7 +73,7 @@ fn object(set: &FieldSet, owned: bool) -> Map {
     let entries = set
         .entries()
         .iter()
-        .map(|Entry { element, owned, below }| (key(element), Value::Map(object(below, *owned))));
+        .map(|FieldSetEntry { element, owned, below }| (key(element), Value::Map(object(below, *owned))));
     own.into_iter().chain(entries).collect()
 }
 

@@ -11,18 +11,18 @@ use super::set::FieldSet;
 
 /// The operation of a field manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub enum ManagedFieldsOperation {
     /// Server-side apply: the manager owns the fields of its configuration.
     Apply,
     /// Any other write: the manager owns the fields it changed.
     Update,
 }
 
-impl Operation {
+impl ManagedFieldsOperation {
     fn word(self) -> &'static str {
         match self {
-            Operation::Apply => "Apply",
-            Operation::Update => "Update",
+            ManagedFieldsOperation::Apply => "Apply",
+            ManagedFieldsOperation::Update => "Update",
         }
     }
 }
@@ -31,7 +31,7 @@ impl Operation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manager {
     pub name: Str,
-    pub operation: Operation,
+    pub operation: ManagedFieldsOperation,
     /// The API version in which its fields are named.
     pub api_version: Str,
     /// The subresource it wrote to; empty for the object itself.
@@ -43,7 +43,7 @@ impl Manager {
         self.operation == other.operation
             && self.name == other.name
             && self.subresource == other.subresource
-            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+            && (self.operation == ManagedFieldsOperation::Apply || self.api_version == other.api_version)
     }
 
     /// The text by which Kubernetes sorts managers.
@@ -59,7 +59,7 @@ impl Manager {
         };
         field("manager", &self.name);
         field("operation", self.operation.word());
-        if self.operation == Operation::Update {
+        if self.operation == ManagedFieldsOperation::Update {
             field("apiVersion", &self.api_version);
         }
         field("subresource", &self.subresource);
@@ -69,7 +69,7 @@ impl Manager {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Managed {
+pub struct ManagedFieldsEntry {
     pub manager: Manager,
     /// Time of its last change, in seconds since the Unix epoch.
     pub time: Option<i64>,
@@ -78,19 +78,19 @@ pub struct Managed {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Managers {
-    entries: Vec<Managed>,
+    entries: Vec<ManagedFieldsEntry>,
 }
 
 impl Managers {
     /// Decodes `metadata.managedFields`. The error is Kubernetes' message.
     pub fn decode(list: &[Value]) -> Result<Self, String> {
-        let mut entries: Vec<Managed> = Vec::with_capacity(list.len());
-        let mut places: HashMap<Vec<u8>, usize> = HashMap::with_capacity(list.len());
+        let mut entries: Vec<ManagedFieldsEntry> = Vec::with_capacity(list.len());
+        let mut positions: HashMap<Vec<u8>, usize> = HashMap::with_capacity(list.len());
         for (at, entry) in list.iter().enumerate() {
             let text = |field: &str| entry.str_at(&[field]).unwrap_or_default();
             let operation = match text("operation") {
-                "Apply" => Operation::Apply,
-                "Update" => Operation::Update,
+                "Apply" => ManagedFieldsOperation::Apply,
+                "Update" => ManagedFieldsOperation::Update,
                 _ => return Err("operation must be `Apply` or `Update`".to_owned()),
             };
             if text("apiVersion").is_empty() {
@@ -118,9 +118,9 @@ impl Managers {
             };
             let time = Timestamp::parse(text("time")).ok().map(|time| time.micros().div_euclid(1_000_000));
             // If several entries have the same identity, the last one wins.
-            let place = *places.entry(manager.identifier()).or_insert(entries.len());
-            let entry = Managed { manager, time, fields };
-            match entries.get_mut(place) {
+            let position = *positions.entry(manager.identifier()).or_insert(entries.len());
+            let entry = ManagedFieldsEntry { manager, time, fields };
+            match entries.get_mut(position) {
                 Some(there) => *there = entry,
                 None => entries.push(entry),
             }
@@ -133,7 +133,7 @@ impl Managers {
         if self.entries.is_empty() {
             return None;
         }
-        let mut sorted: Vec<&Managed> = self.entries.iter().collect();
+        let mut sorted: Vec<&ManagedFieldsEntry> = self.entries.iter().collect();
         sorted.sort_by(|a, b| order(a, b));
         Some(Value::List(sorted.into_iter().map(entry).collect()))
     }
@@ -143,53 +143,54 @@ impl Managers {
     }
 
     /// All managers, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = &Managed> {
+    pub fn iter(&self) -> impl Iterator<Item = &ManagedFieldsEntry> {
         self.entries.iter()
     }
 
-    pub fn get(&self, manager: &Manager) -> Option<&Managed> {
+    pub fn get(&self, manager: &Manager) -> Option<&ManagedFieldsEntry> {
         self.entries.iter().find(|entry| entry.manager.is(manager))
     }
 
     /// Adds an entry or replaces the one of the same manager.
-    pub(super) fn put(&mut self, entry: Managed) {
+    pub(super) fn put(&mut self, entry: ManagedFieldsEntry) {
         match self.entries.iter_mut().find(|there| there.manager.is(&entry.manager)) {
             Some(there) => *there = entry,
             None => self.entries.push(entry),
         }
     }
 
-    pub(super) fn take(&mut self, manager: &Manager) -> Option<Managed> {
+    pub(super) fn take(&mut self, manager: &Manager) -> Option<ManagedFieldsEntry> {
         let at = self.entries.iter().position(|entry| entry.manager.is(manager))?;
         Some(self.entries.swap_remove(at))
     }
 
     /// Retains the managers for which `keep` returns true; it may modify them.
-    pub(super) fn retain(&mut self, mut keep: impl FnMut(&mut Managed) -> bool) {
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&mut ManagedFieldsEntry) -> bool) {
         self.entries.retain_mut(|entry| keep(entry));
     }
 
     /// Adds an entry even if the manager already has one.
-    pub(super) fn push(&mut self, entry: Managed) {
+    pub(super) fn push(&mut self, entry: ManagedFieldsEntry) {
         self.entries.push(entry);
     }
 
     /// Merges the oldest `Update` managers until at most `most` are left, into one entry per API version.
     pub(super) fn cap_updaters(&mut self, most: usize) {
-        let updaters = self.entries.iter().filter(|entry| entry.manager.operation == Operation::Update);
+        let updaters =
+            self.entries.iter().filter(|entry| entry.manager.operation == ManagedFieldsOperation::Update);
         let mut excess = updaters.count().saturating_sub(most);
         if excess == 0 {
             return;
         }
-        let mut slots: Vec<Option<Managed>> = self.entries.drain(..).map(Some).collect();
+        let mut slots: Vec<Option<ManagedFieldsEntry>> = self.entries.drain(..).map(Some).collect();
         let mut oldest: Vec<(i64, Vec<u8>, usize)> = Vec::with_capacity(excess + most);
-        let mut of_version: BTreeMap<Str, Joint> = BTreeMap::new();
+        let mut of_version: BTreeMap<Str, MergedUpdaters> = BTreeMap::new();
         for (at, slot) in slots.iter().enumerate() {
-            let Some(Managed { manager, time, .. }) = slot else { continue };
-            if manager.operation == Operation::Update {
+            let Some(ManagedFieldsEntry { manager, time, .. }) = slot else { continue };
+            if manager.operation == ManagedFieldsOperation::Update {
                 oldest.push((time.unwrap_or(0), manager.identifier(), at));
                 if manager.name == JOINT && manager.subresource.is_empty() {
-                    of_version.entry(manager.api_version.clone()).or_default().place = Some(at);
+                    of_version.entry(manager.api_version.clone()).or_default().position = Some(at);
                 }
             }
         }
@@ -208,19 +209,22 @@ impl Managers {
                 continue;
             };
             let Some(taken) = slot.take() else { continue };
-            if joint.place.is_none_or(|place| place == at) {
-                joint.place = Some(first);
+            if joint.position.is_none_or(|position| position == at) {
+                joint.position = Some(first);
             }
             joint.time = taken.time;
             joint.sets.push(taken.fields);
             excess -= 1;
         }
         for (version, joint) in of_version {
-            let slot = joint.place.filter(|_| !joint.sets.is_empty()).and_then(|place| slots.get_mut(place));
+            let slot = joint
+                .position
+                .filter(|_| !joint.sets.is_empty())
+                .and_then(|position| slots.get_mut(position));
             let Some(Some(entry)) = slot else { continue };
             entry.manager = Manager {
                 name: Str::new_static(JOINT),
-                operation: Operation::Update,
+                operation: ManagedFieldsOperation::Update,
                 api_version: version,
                 subresource: Str::new_static(""),
             };
@@ -237,18 +241,18 @@ const JOINT: &str = "ancient-changes";
 
 /// How the oldest `Update` managers of one API version are merged.
 #[derive(Default)]
-struct Joint {
+struct MergedUpdaters {
     /// The oldest one, which stays unchanged if it is the only one.
     first: Option<usize>,
     /// Index of the merged entry.
-    place: Option<usize>,
+    position: Option<usize>,
     /// The field sets to merge.
     sets: Vec<FieldSet>,
     /// The latest time of the merged managers.
     time: Option<i64>,
 }
 
-fn order(a: &Managed, b: &Managed) -> Ordering {
+fn order(a: &ManagedFieldsEntry, b: &ManagedFieldsEntry) -> Ordering {
     a.manager
         .operation
         .cmp(&b.manager.operation)
@@ -258,7 +262,7 @@ fn order(a: &Managed, b: &Managed) -> Ordering {
         .then_with(|| a.manager.subresource.cmp(&b.manager.subresource))
 }
 
-fn entry(managed: &Managed) -> Value {
+fn entry(managed: &ManagedFieldsEntry) -> Value {
     let manager = &managed.manager;
     let mut out = value::Map::with_capacity(7);
     out.insert(Str::new_static("apiVersion"), manager.api_version.clone());

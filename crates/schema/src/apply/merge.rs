@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use value::{Map, Value};
 
 use super::element::Element;
-use super::shape::{Items, Shape, Typed};
+use super::shape::{AssociativeList, OwnershipShape, Typed};
 use crate::Schema;
 
 /// Merges a [checked](super::check()) configuration into an object. The error names the list that cannot be merged and the reason.
@@ -18,8 +18,8 @@ pub fn merge(object: &Value, config: &Value, schema: &Schema) -> Result<Value, S
 
 fn node(object: &Value, config: &Value, typed: Typed<'_>) -> Result<Value, String> {
     match typed.shape(Some(config)) {
-        Shape::Scalar | Shape::Atomic => Ok(config.clone()),
-        Shape::Fields(typed) => match (object, config) {
+        OwnershipShape::Scalar | OwnershipShape::Atomic => Ok(config.clone()),
+        OwnershipShape::Fields(typed) => match (object, config) {
             (Value::Map(object), Value::Map(config)) if !object.is_empty() || !config.is_empty() => {
                 fields(object, config, typed).map(Value::Map)
             }
@@ -27,9 +27,9 @@ fn node(object: &Value, config: &Value, typed: Typed<'_>) -> Result<Value, Strin
             (Value::Map(object), _) if !object.is_empty() => Ok(Value::Map(object.clone())),
             _ => Ok(config.clone()),
         },
-        Shape::Items(told_apart) => match (object, config) {
+        OwnershipShape::Items(associative) => match (object, config) {
             (Value::List(object), Value::List(config)) if !object.is_empty() || !config.is_empty() => {
-                items(object, config, told_apart).map(Value::List)
+                items(object, config, associative).map(Value::List)
             }
             (Value::List(object), _) if !object.is_empty() => Ok(Value::List(object.clone())),
             _ => Ok(config.clone()),
@@ -55,21 +55,21 @@ fn fields(object: &Map, config: &Map, typed: Typed<'_>) -> Result<Map, String> {
 }
 
 /// The items of the object or of the configuration, in list order and sorted.
-struct Side<'v> {
+struct IndexedList<'v> {
     items: Vec<(Element, &'v Value)>,
     /// Positions in `items`, sorted by element.
     sorted: Vec<usize>,
 }
 
-impl<'v> Side<'v> {
-    fn new(list: &'v [Value], told_apart: Items<'_>) -> Result<Self, String> {
+impl<'v> IndexedList<'v> {
+    fn new(list: &'v [Value], associative: AssociativeList<'_>) -> Result<Self, String> {
         let mut items = Vec::with_capacity(list.len());
         for (at, item) in list.iter().enumerate() {
-            items.push((told_apart.element(item).map_err(|why| format!(": element {at}: {why}"))?, item));
+            items.push((associative.element(item).map_err(|why| format!(": element {at}: {why}"))?, item));
         }
         let mut sorted: Vec<usize> = (0..items.len()).collect();
         sorted.sort_by(|a, b| items.get(*a).map(|(e, _)| e).cmp(&items.get(*b).map(|(e, _)| e)));
-        Ok(Side { items, sorted })
+        Ok(IndexedList { items, sorted })
     }
 
     fn at(&self, position: usize) -> Option<&(Element, &'v Value)> {
@@ -97,9 +97,9 @@ impl<'v> Side<'v> {
     }
 }
 
-fn items(object: &[Value], config: &[Value], told_apart: Items<'_>) -> Result<Vec<Value>, String> {
-    let there = Side::new(object, told_apart)?;
-    let wanted = Side::new(config, told_apart)?;
+fn items(object: &[Value], config: &[Value], associative: AssociativeList<'_>) -> Result<Vec<Value>, String> {
+    let there = IndexedList::new(object, associative)?;
+    let wanted = IndexedList::new(config, associative)?;
     for pair in wanted.sorted.windows(2) {
         if let [a, b] = pair
             && let (Some((a, _)), Some((b, _))) = (wanted.at(*a), wanted.at(*b))
@@ -110,7 +110,7 @@ fn items(object: &[Value], config: &[Value], told_apart: Items<'_>) -> Result<Ve
     }
     let merged = |element: &Element, config: &'_ Value| -> Result<Value, String> {
         match there.one(element) {
-            Some(object) => node(object, config, told_apart.item),
+            Some(object) => node(object, config, associative.item),
             None => Ok(config.clone()),
         }
         .map_err(|why| format!("{element}{why}"))

@@ -25,15 +25,17 @@ mod shape;
 mod tests;
 mod track;
 
-pub use check::{Misfits, atomics, check};
+pub use check::{ConfigErrors, atomics, check};
 pub use compare::{Comparison, compare};
-pub use configure::Applied;
-pub use conflict::{Conflict, Refusal};
-pub use element::{Element, FieldPath};
+pub use configure::ApplyResult;
+pub use conflict::{ApplyError, Conflict};
+pub use element::{Element, ManagedFieldPath};
 pub use extract::fields;
-pub use managed::{Managed, Manager, Managers, Operation, list as managed_fields, same_but_for_times};
+pub use managed::{
+    ManagedFieldsEntry, ManagedFieldsOperation, Manager, Managers, list as managed_fields, same_but_for_times,
+};
 pub use merge::merge;
 pub use reset::Reset;
 pub use scale::{Replicas, SCALE_VERSION, to_scale, to_workload};
-pub use set::{Entry, FieldSet};
-pub use track::{FieldManagement, Unconverted, Versions, mark_reset};
+pub use set::{FieldSet, FieldSetEntry};
+pub use track::{FieldManagement, ServedVersions, Unconverted, mark_reset};

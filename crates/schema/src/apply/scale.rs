@@ -3,7 +3,7 @@
 use value::Str;
 
 use super::element::Element;
-use super::managed::{Managed, Manager, Managers};
+use super::managed::{ManagedFieldsEntry, Manager, Managers};
 use super::set::FieldSet;
 
 /// API version of the `Scale` kind.
@@ -29,7 +29,7 @@ pub fn to_scale(workload: &Managers, paths: &dyn Replicas) -> Managers {
             fields.insert(replicas());
             // Entries of a scale always have the version of the scale, not the one in which the manager wrote.
             let manager = Manager { api_version: SCALE_VERSION.into(), ..entry.manager.clone() };
-            out.put(Managed { manager, time: entry.time, fields });
+            out.put(ManagedFieldsEntry { manager, time: entry.time, fields });
         }
     }
     out
@@ -68,7 +68,7 @@ pub fn to_workload(
         fields.insert(path.clone());
         let time = workload.get(&entry.manager).and_then(|there| there.time);
         let manager = Manager { api_version: api_version.into(), ..entry.manager.clone() };
-        out.push(Managed { manager, time, fields });
+        out.push(ManagedFieldsEntry { manager, time, fields });
     }
     out
 }

@@ -5,18 +5,18 @@
 
 use std::cmp::Ordering;
 
-use super::element::{Element, FieldPath};
+use super::element::{Element, ManagedFieldPath};
 use super::shape::Typed;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
     // INVARIANT: strictly ascending by element; each entry is owned or has something below it.
-    entries: Vec<Entry>,
+    entries: Vec<FieldSetEntry>,
 }
 
 /// One element and the paths that go through it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct FieldSetEntry {
     pub element: Element,
     /// Whether the path that ends at this element is in the set.
     pub owned: bool,
@@ -41,20 +41,20 @@ impl FieldSet {
     }
 
     /// The first elements of all paths, in order.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[FieldSetEntry] {
         &self.entries
     }
 
     /// A set of entries in any order; entries of the same element are merged. Sorting once avoids the quadratic cost of inserting one
     /// by one.
-    pub(super) fn of_entries(mut entries: Vec<Entry>) -> Self {
+    pub(super) fn of_entries(mut entries: Vec<FieldSetEntry>) -> Self {
         entries.retain(|entry| entry.owned || !entry.below.is_empty());
-        let ascends = |pair: &[Entry]| matches!(pair, [a, b] if a.element < b.element);
+        let ascends = |pair: &[FieldSetEntry]| matches!(pair, [a, b] if a.element < b.element);
         if entries.windows(2).all(ascends) {
             return FieldSet { entries };
         }
         entries.sort_by(|a, b| a.element.cmp(&b.element));
-        let mut joined: Vec<Entry> = Vec::with_capacity(entries.len());
+        let mut joined: Vec<FieldSetEntry> = Vec::with_capacity(entries.len());
         let mut entries = entries.into_iter().peekable();
         while let Some(mut entry) = entries.next() {
             let mut below = Vec::new();
@@ -89,7 +89,7 @@ impl FieldSet {
         self.entries.binary_search_by(|entry| entry.element.cmp(element))
     }
 
-    pub fn get(&self, element: &Element) -> Option<&Entry> {
+    pub fn get(&self, element: &Element) -> Option<&FieldSetEntry> {
         self.entries.get(self.find(element).ok()?)
     }
 
@@ -117,7 +117,7 @@ impl FieldSet {
         let at = match self.find(&element) {
             Ok(at) => at,
             Err(at) => {
-                self.entries.insert(at, Entry { element, owned: false, below: FieldSet::EMPTY });
+                self.entries.insert(at, FieldSetEntry { element, owned: false, below: FieldSet::EMPTY });
                 at
             }
         };
@@ -138,7 +138,7 @@ impl FieldSet {
         if !owned && below.is_empty() {
             return;
         }
-        let entry = Entry { element, owned, below };
+        let entry = FieldSetEntry { element, owned, below };
         if self.entries.last().is_none_or(|last| last.element < entry.element) {
             self.entries.push(entry);
             return;
@@ -201,7 +201,7 @@ impl FieldSet {
                 entry.below.intersection(&other.below)
             };
             if owned || !below.is_empty() {
-                out.entries.push(Entry { element: entry.element.clone(), owned, below });
+                out.entries.push(FieldSetEntry { element: entry.element.clone(), owned, below });
             }
         }
         out
@@ -254,7 +254,7 @@ impl FieldSet {
     }
 
     /// Retains the entries for which `keep` returns true; it may modify them.
-    pub(super) fn retain(&mut self, mut keep: impl FnMut(&mut Entry) -> bool) {
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&mut FieldSetEntry) -> bool) {
         self.entries.retain_mut(|entry| keep(entry) && (entry.owned || !entry.below.is_empty()));
     }
 
@@ -271,23 +271,27 @@ impl FieldSet {
                 _ => (false, None),
             };
             let owned = entry.owned || declared && !entry.below.is_empty();
-            Entry { element: entry.element.clone(), owned, below: entry.below.with_struct_fields(child) }
+            FieldSetEntry {
+                element: entry.element.clone(),
+                owned,
+                below: entry.below.with_struct_fields(child),
+            }
         });
         FieldSet { entries: entries.collect() }
     }
 
     /// Every path. At each level, paths that end there come before paths that continue.
-    pub fn paths(&self) -> Vec<FieldPath> {
+    pub fn paths(&self) -> Vec<ManagedFieldPath> {
         let mut out = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut out);
         out
     }
 
-    fn collect_paths(&self, way: &mut Vec<Element>, out: &mut Vec<FieldPath>) {
+    fn collect_paths(&self, way: &mut Vec<Element>, out: &mut Vec<ManagedFieldPath>) {
         for entry in self.entries.iter().filter(|entry| entry.owned) {
             let mut path = way.clone();
             path.push(entry.element.clone());
-            out.push(FieldPath(path));
+            out.push(ManagedFieldPath(path));
         }
         for entry in self.entries.iter().filter(|entry| !entry.below.is_empty()) {
             way.push(entry.element.clone());
@@ -299,7 +303,7 @@ impl FieldSet {
 
 /// Advances `entries`, which are sorted, to `element` and returns its entry. Skips by exponential search, because a small set is
 /// compared with a large one for each of many managers.
-fn advance<'e>(entries: &mut &'e [Entry], element: &Element) -> Option<&'e Entry> {
+fn advance<'e>(entries: &mut &'e [FieldSetEntry], element: &Element) -> Option<&'e FieldSetEntry> {
     let mut step = 1;
     while entries.get(step).is_some_and(|entry| entry.element < *element) {
         step *= 2;

@@ -3,7 +3,7 @@
 use value::{Str, Value, json};
 
 use super::element::Element;
-use crate::{Kind, ListOf, ListType, MapType, Object, Schema};
+use crate::{ListOf, ListType, MapType, Object, Schema, ValueType};
 
 /// A schema together with the map type declared by the field that contains it.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Typed<'s> {
 }
 
 /// How the ownership of a value is divided.
-pub(super) enum Shape<'s> {
+pub(super) enum OwnershipShape<'s> {
     /// A scalar, which has no parts.
     Scalar,
     /// A map or list with one owner.
@@ -21,12 +21,12 @@ pub(super) enum Shape<'s> {
     /// A struct or map with an owner for each field.
     Fields(Typed<'s>),
     /// A list with an owner for each item.
-    Items(Items<'s>),
+    Items(AssociativeList<'s>),
 }
 
 /// A set or keyed list.
 #[derive(Clone, Copy)]
-pub(super) struct Items<'s> {
+pub(super) struct AssociativeList<'s> {
     pub(super) item: Typed<'s>,
     /// The key fields; empty for a set.
     keys: &'s [Str],
@@ -56,13 +56,13 @@ impl<'s> Typed<'s> {
 
     /// Whether values may be any JSON.
     pub(super) fn is_any(self) -> bool {
-        matches!(self.schema.kind, Kind::Any | Kind::SchemaOr(_))
+        matches!(self.schema.value_type, ValueType::Any | ValueType::SchemaOr(_))
     }
 
     /// The schema of the value at a key, and whether the key is a declared field.
     pub(super) fn field(self, name: &str) -> Option<(Typed<'s>, bool)> {
-        match &self.schema.kind {
-            Kind::Object(object) => match object.property(name) {
+        match &self.schema.value_type {
+            ValueType::Object(object) => match object.property(name) {
                 Some(property) => {
                     Some((Typed { schema: property.schema.get(), map_type: property.map_type }, true))
                 }
@@ -71,57 +71,57 @@ impl<'s> Typed<'s> {
                 }
                 None => object.rest.as_ref().map(|rest| (Typed::new(rest.get()), false)),
             },
-            Kind::Map(map) => Some((Typed::new(map.values.get()), false)),
-            Kind::Any | Kind::SchemaOr(_) => Some((Typed::new(&ANY), false)),
+            ValueType::Map(map) => Some((Typed::new(map.values.get()), false)),
+            ValueType::Any | ValueType::SchemaOr(_) => Some((Typed::new(&ANY), false)),
             _ => None,
         }
     }
 
     pub(super) fn items(self) -> Option<Typed<'s>> {
-        match &self.schema.kind {
-            Kind::List(list) => Some(Typed::new(list.items.get())),
+        match &self.schema.value_type {
+            ValueType::List(list) => Some(Typed::new(list.items.get())),
             _ => None,
         }
     }
 
     /// Whether maps of this schema have one owner.
     pub(super) fn is_atomic_map(self) -> bool {
-        match (self.map_type, &self.schema.kind) {
+        match (self.map_type, &self.schema.value_type) {
             (Some(map_type), _) => map_type == MapType::Atomic,
-            (None, Kind::Object(object)) => object.atomic,
-            (None, Kind::Map(map)) => map.atomic,
-            (None, Kind::Any) => self.schema.name == RAW_EXTENSION,
+            (None, ValueType::Object(object)) => object.atomic,
+            (None, ValueType::Map(map)) => map.atomic,
+            (None, ValueType::Any) => self.schema.name == RAW_EXTENSION,
             (None, _) => false,
         }
     }
 
-    fn of_list(list: &'s ListOf) -> Shape<'s> {
+    fn of_list(list: &'s ListOf) -> OwnershipShape<'s> {
         let item = Typed::new(list.items.get());
         match &list.list_type {
-            None | Some(ListType::Atomic) => Shape::Atomic,
-            Some(ListType::Set) => Shape::Items(Items { item, keys: &[] }),
-            Some(ListType::Map(keys)) => Shape::Items(Items { item, keys }),
+            None | Some(ListType::Atomic) => OwnershipShape::Atomic,
+            Some(ListType::Set) => OwnershipShape::Items(AssociativeList { item, keys: &[] }),
+            Some(ListType::Map(keys)) => OwnershipShape::Items(AssociativeList { item, keys }),
         }
     }
 
     /// The shape of values of this schema. For untyped JSON it depends on `value`.
-    pub(super) fn shape(self, value: Option<&Value>) -> Shape<'s> {
-        match &self.schema.kind {
-            Kind::Object(_) | Kind::Map(_) if self.is_atomic_map() => Shape::Atomic,
-            Kind::Object(_) | Kind::Map(_) => Shape::Fields(self),
-            Kind::List(list) => Self::of_list(list),
-            Kind::Any | Kind::SchemaOr(_) => match value {
-                None | Some(Value::Null | Value::Map(_)) if self.is_atomic_map() => Shape::Atomic,
-                None | Some(Value::Null | Value::Map(_)) => Shape::Fields(self),
-                Some(Value::List(_)) => Shape::Atomic,
-                Some(_) => Shape::Scalar,
+    pub(super) fn shape(self, value: Option<&Value>) -> OwnershipShape<'s> {
+        match &self.schema.value_type {
+            ValueType::Object(_) | ValueType::Map(_) if self.is_atomic_map() => OwnershipShape::Atomic,
+            ValueType::Object(_) | ValueType::Map(_) => OwnershipShape::Fields(self),
+            ValueType::List(list) => Self::of_list(list),
+            ValueType::Any | ValueType::SchemaOr(_) => match value {
+                None | Some(Value::Null | Value::Map(_)) if self.is_atomic_map() => OwnershipShape::Atomic,
+                None | Some(Value::Null | Value::Map(_)) => OwnershipShape::Fields(self),
+                Some(Value::List(_)) => OwnershipShape::Atomic,
+                Some(_) => OwnershipShape::Scalar,
             },
-            _ => Shape::Scalar,
+            _ => OwnershipShape::Scalar,
         }
     }
 }
 
-impl Items<'_> {
+impl AssociativeList<'_> {
     /// The element that identifies an item, or an error if the item has none.
     pub(super) fn element(&self, item: &Value) -> Result<Element, String> {
         if self.keys.is_empty() {

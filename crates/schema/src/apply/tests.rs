@@ -7,8 +7,8 @@ mod ownership;
 use value::{Value, json};
 
 use super::{
-    Applied, FieldManagement, FieldSet, Managers, Operation, Refusal, Reset, Unconverted, Versions, check,
-    fields, fields_v1, merge,
+    ApplyError, ApplyResult, FieldManagement, FieldSet, ManagedFieldsOperation, Managers, Reset,
+    ServedVersions, Unconverted, check, fields, fields_v1, merge,
 };
 use crate::{Schema, of};
 
@@ -32,7 +32,7 @@ fn kind(name: &str) -> &'static Schema {
 /// A kind with a single version.
 struct Alone;
 
-impl Versions for Alone {
+impl ServedVersions for Alone {
     fn schema(&self, _: &str) -> Option<&Schema> {
         None
     }
@@ -44,7 +44,7 @@ impl Versions for Alone {
 
 const NOTHING: Reset = Reset::Nothing;
 
-fn door<'a>(kind_name: &str, now: i64) -> FieldManagement<'a> {
+fn management<'a>(kind_name: &str, now: i64) -> FieldManagement<'a> {
     FieldManagement {
         api_version: if kind_name == "Deployment" { "apps/v1" } else { "v1" },
         schema: kind(kind_name),
@@ -88,11 +88,16 @@ impl World {
         self.live = object;
     }
 
-    fn try_apply(&mut self, manager: &str, config: &str, force: bool) -> Result<(), Refusal> {
+    fn try_apply(&mut self, manager: &str, config: &str, force: bool) -> Result<(), ApplyError> {
         self.now += 1;
         let config = self.typed(config);
-        let Applied { object } =
-            door(self.kind, self.now).apply(&self.live, &Self::empty(self.kind), &config, manager, force)?;
+        let ApplyResult { object } = management(self.kind, self.now).apply(
+            &self.live,
+            &Self::empty(self.kind),
+            &config,
+            manager,
+            force,
+        )?;
         self.keep(object);
         Ok(())
     }
@@ -115,7 +120,7 @@ impl World {
         let mut new = self.typed(object);
         crate::decode::normalise(&mut new, kind(self.kind));
         crate::decode::fill(&mut new, kind(self.kind));
-        match door(self.kind, self.now).track(&self.live, &new, manager) {
+        match management(self.kind, self.now).track(&self.live, &new, manager) {
             Some(list) => new.set_at(&["metadata", "managedFields"], list),
             None => drop(new.remove_at(&["metadata", "managedFields"])),
         }
@@ -161,7 +166,7 @@ fn sequences_of_writes_end_as_in_kubernetes() {
         let mut list: Option<Value> = None;
         for step in steps.as_list().unwrap() {
             count += 1;
-            let door = FieldManagement { schema, ..door("Pod", 1) };
+            let management = FieldManagement { schema, ..management("Pod", 1) };
             let (manager, object) = (step.str_at(&["manager"]).unwrap(), step.get("object").unwrap());
             let mut with = live.clone();
             if let Some(list) = &list {
@@ -171,12 +176,12 @@ fn sequences_of_writes_end_as_in_kubernetes() {
             if step.str_at(&["op"]) == Some("apply") {
                 // An object without owners does not count as one that existed before the first apply.
                 let before = if list.is_none() { &live } else { &empty };
-                match door.apply(&with, before, object, manager, step.bool_at(&["force"]).unwrap()) {
-                    Ok(Applied { mut object }) => {
+                match management.apply(&with, before, object, manager, step.bool_at(&["force"]).unwrap()) {
+                    Ok(ApplyResult { mut object }) => {
                         list = object.remove_at(&["metadata", "managedFields"]);
                         live = object;
                     }
-                    Err(Refusal::Conflicts(conflicts)) => {
+                    Err(ApplyError::Conflicts(conflicts)) => {
                         let mut texts: Vec<String> = conflicts
                             .iter()
                             .map(|c| format!("{}/{:?}: {}", c.manager.name, c.manager.operation, c.path))
@@ -187,7 +192,7 @@ fn sequences_of_writes_end_as_in_kubernetes() {
                     Err(other) => panic!("case {case}: {other:?}"),
                 }
             } else {
-                list = door.track(&with, object, manager);
+                list = management.track(&with, object, manager);
                 live = object.clone();
             }
             let then = step.get("then").unwrap();

@@ -6,18 +6,18 @@ use value::{Str, Value};
 
 use super::check::check;
 use super::compare::{Comparison, compare};
-use super::conflict::{Conflict, Refusal};
-use super::managed::{self, Managed, Manager, Managers, Operation};
+use super::conflict::{ApplyError, Conflict};
+use super::managed::{self, ManagedFieldsEntry, ManagedFieldsOperation, Manager, Managers};
 use super::reset::Reset;
 use super::set::FieldSet;
-use super::shape::{Shape, Typed};
+use super::shape::{OwnershipShape, Typed};
 use crate::Schema;
 
 /// Limit on the `Update` managers of an object; older ones are merged.
 const MAX_UPDATERS: usize = 10;
 
 /// The served versions of a kind. The fields of a manager are named in the version in which it wrote.
-pub trait Versions {
+pub trait ServedVersions {
     /// The schema of a version; `None` if it is not served.
     fn schema(&self, api_version: &str) -> Option<&Schema>;
 
@@ -52,7 +52,7 @@ pub struct FieldManagement<'a> {
     /// The fields that this write cannot set.
     pub reset: &'a Reset,
     /// The other served versions.
-    pub versions: &'a dyn Versions,
+    pub versions: &'a dyn ServedVersions,
     /// The current time in seconds since the Unix epoch.
     pub now: i64,
 }
@@ -100,24 +100,24 @@ impl FieldManagement<'_> {
         new: &Value,
         managers: &mut Managers,
         manager: &str,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApplyError> {
         self.reconcile(live, managers)?;
         let found = self.share_out(live, new, managers, None, true)?;
         let mut fields = found.modified;
         fields.unite(found.added);
         strip(&mut fields);
         if !fields.is_empty() {
-            let manager = self.manager(manager, Operation::Update);
+            let manager = self.manager(manager, ManagedFieldsOperation::Update);
             if let Some(previous) = managers.take(&manager) {
                 fields.unite(previous.fields);
             }
-            managers.put(Managed { manager, time: Some(self.now), fields });
+            managers.put(ManagedFieldsEntry { manager, time: Some(self.now), fields });
         }
         managers.cap_updaters(MAX_UPDATERS);
         Ok(())
     }
 
-    pub(super) fn manager(&self, name: &str, operation: Operation) -> Manager {
+    pub(super) fn manager(&self, name: &str, operation: ManagedFieldsOperation) -> Manager {
         Manager {
             name: if name.is_empty() { Str::new_static("unknown") } else { name.into() },
             operation,
@@ -140,13 +140,13 @@ impl FieldManagement<'_> {
         }
         let converted = self.versions.convert(object, api_version)?;
         let schema = schema.ok_or(Unconverted::NoSuchVersion)?;
-        check(&converted, schema, false).map_err(|misfits| Unconverted::Failed(misfits.to_string()))?;
+        check(&converted, schema, false).map_err(|errors| Unconverted::Failed(errors.to_string()))?;
         Ok((converted, schema))
     }
 
     /// Adapts field sets to parts of the schema that have become atomic and drops managers of versions no longer served. Fails if the
     /// object cannot be converted to the version of a manager.
-    pub(super) fn reconcile(&self, live: &Value, managers: &mut Managers) -> Result<(), Refusal> {
+    pub(super) fn reconcile(&self, live: &Value, managers: &mut Managers) -> Result<(), ApplyError> {
         let mut is_there: BTreeMap<Str, bool> = BTreeMap::from([(self.api_version.into(), true)]);
         for entry in managers.iter() {
             let version = &entry.manager.api_version;
@@ -156,7 +156,7 @@ impl FieldManagement<'_> {
             let there = match self.view(live, version) {
                 Ok(_) => true,
                 Err(Unconverted::NoSuchVersion) => false,
-                Err(Unconverted::Failed(why)) => return Err(Refusal::Failed(why)),
+                Err(Unconverted::Failed(why)) => return Err(ApplyError::Failed(why)),
             };
             is_there.insert(version.clone(), there);
         }
@@ -180,7 +180,7 @@ impl FieldManagement<'_> {
         managers: &mut Managers,
         own: Option<&Manager>,
         force: bool,
-    ) -> Result<Comparison, Refusal> {
+    ) -> Result<Comparison, ApplyError> {
         let first = self.compared(live, new, self.schema, self.api_version)?;
         let changed = first.set();
         let mut others: Vec<(Str, Comparison, FieldSet)> = Vec::new();
@@ -227,7 +227,7 @@ impl FieldManagement<'_> {
             return Err(refusal);
         }
         if !force && !conflicts.is_empty() {
-            return Err(Refusal::Conflicts(Conflict::all(conflicts)));
+            return Err(ApplyError::Conflicts(Conflict::all(conflicts)));
         }
         Ok(first)
     }
@@ -238,9 +238,9 @@ impl FieldManagement<'_> {
         new: &Value,
         schema: &Schema,
         version: &str,
-    ) -> Result<Comparison, Refusal> {
+    ) -> Result<Comparison, ApplyError> {
         let mut found = compare(live, new, schema)
-            .map_err(|why| Refusal::Failed(format!("failed to compare objects: {why}")))?;
+            .map_err(|why| ApplyError::Failed(format!("failed to compare objects: {why}")))?;
         if version == self.api_version || self.versions.resets(version) {
             for set in [&mut found.removed, &mut found.modified, &mut found.added] {
                 self.reset.filter(set);
@@ -249,12 +249,17 @@ impl FieldManagement<'_> {
         Ok(found)
     }
 
-    fn compared_in(&self, live: &Value, new: &Value, version: &str) -> Result<Option<Comparison>, Refusal> {
+    fn compared_in(
+        &self,
+        live: &Value,
+        new: &Value,
+        version: &str,
+    ) -> Result<Option<Comparison>, ApplyError> {
         let shown = |object: &Value, which: &str| match self.view(object, version) {
             Ok(shown) => Ok(Some(shown)),
             Err(Unconverted::NoSuchVersion) => Ok(None),
             Err(Unconverted::Failed(why)) => {
-                Err(Refusal::Failed(format!("failed to convert {which} object: {why}")))
+                Err(ApplyError::Failed(format!("failed to convert {which} object: {why}")))
             }
         };
         let (Some((live, schema)), Some((new, _))) = (shown(live, "old")?, shown(new, "new")?) else {
@@ -316,7 +321,7 @@ fn join_atomics(set: &mut FieldSet, typed: Typed<'_>) {
             _ => typed.items(),
         };
         let Some(child) = child else { return true };
-        if matches!(child.shape(None), Shape::Atomic) {
+        if matches!(child.shape(None), OwnershipShape::Atomic) {
             entry.owned = true;
             entry.below = FieldSet::EMPTY;
         } else {

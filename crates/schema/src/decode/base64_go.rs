@@ -55,9 +55,9 @@ pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
         if index < text.len() {
             return Err(index);
         }
-        let kept = count - 1;
+        let bytes_left = count - 1;
         let bits = bits << (6 * (4 - count));
-        bytes.extend(bits.to_be_bytes().iter().skip(1).take(kept));
+        bytes.extend(bits.to_be_bytes().iter().skip(1).take(bytes_left));
         return Ok(bytes);
     }
     if count == 0 { Ok(bytes) } else { Err(index - count) }

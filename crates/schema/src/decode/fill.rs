@@ -2,15 +2,16 @@
 
 use value::{Map, Str, Value};
 
-use super::{SCHEMA, is_empty_container};
-use crate::{Format, Kind, Object, Omit, Property, Schema};
+use super::SCHEMA;
+use super::empty::is_empty_container;
+use crate::{Object, Omit, Property, Schema, StringEncoding, ValueType};
 
 /// Adds the fields that a typed encoder never omits: `status: {}`, `resources: {}`, `containers: null`. Drops empty lists and maps in
 /// CRD schemas, which were preserved only for validation.
 pub fn fill(value: &mut Value, schema: &Schema) {
-    match (&schema.kind, value) {
-        (Kind::Object(object), Value::Map(map)) => fill_object(map, object),
-        (Kind::List(list), Value::List(items)) => {
+    match (&schema.value_type, value) {
+        (ValueType::Object(object), Value::Map(map)) => fill_object(map, object),
+        (ValueType::List(list), Value::List(items)) => {
             let schema = list.items.get();
             if is_container(schema) {
                 for item in items {
@@ -18,7 +19,7 @@ pub fn fill(value: &mut Value, schema: &Schema) {
                 }
             }
         }
-        (Kind::Map(map_of), Value::Map(map)) => {
+        (ValueType::Map(map_of), Value::Map(map)) => {
             let schema = map_of.values.get();
             if is_container(schema) {
                 for (_, value) in map.iter_mut() {
@@ -27,7 +28,7 @@ pub fn fill(value: &mut Value, schema: &Schema) {
             }
         }
         // A schema or a list of schemas in a CRD.
-        (Kind::SchemaOr(_), value @ (Value::Map(_) | Value::List(_))) => {
+        (ValueType::SchemaOr(_), value @ (Value::Map(_) | Value::List(_))) => {
             let Some(props) = crate::named(SCHEMA) else { return };
             match value {
                 Value::List(items) => {
@@ -58,7 +59,10 @@ fn fill_object(map: &mut Map, object: &Object) {
 }
 
 fn is_container(schema: &Schema) -> bool {
-    matches!(schema.kind, Kind::Object(_) | Kind::List(_) | Kind::Map(_) | Kind::SchemaOr(_))
+    matches!(
+        schema.value_type,
+        ValueType::Object(_) | ValueType::List(_) | ValueType::Map(_) | ValueType::SchemaOr(_)
+    )
 }
 
 /// The value that is written for an absent field.
@@ -66,21 +70,21 @@ fn zero(property: &Property, schema: &Schema) -> Value {
     if property.pointer {
         return Value::Null;
     }
-    match &schema.kind {
-        Kind::Object(object) => {
+    match &schema.value_type {
+        ValueType::Object(object) => {
             let mut map = Map::new();
             fill_object(&mut map, object);
             Value::Map(map)
         }
-        Kind::String(Format::Plain) => Value::String(Str::new_static("")),
-        Kind::String(Format::Quantity) => Value::String(Str::new_static("0")),
-        Kind::String(Format::IntOrString) | Kind::Int32 | Kind::Int64 => Value::Int(0),
-        Kind::Float => Value::Float(0.0),
-        Kind::Bool => Value::Bool(false),
-        Kind::String(Format::Bytes | Format::Time | Format::MicroTime)
-        | Kind::Map(_)
-        | Kind::List(_)
-        | Kind::Any
-        | Kind::SchemaOr(_) => Value::Null,
+        ValueType::String(StringEncoding::Plain) => Value::String(Str::new_static("")),
+        ValueType::String(StringEncoding::Quantity) => Value::String(Str::new_static("0")),
+        ValueType::String(StringEncoding::IntOrString) | ValueType::Int32 | ValueType::Int64 => Value::Int(0),
+        ValueType::Float => Value::Float(0.0),
+        ValueType::Bool => Value::Bool(false),
+        ValueType::String(StringEncoding::Bytes | StringEncoding::Time | StringEncoding::MicroTime)
+        | ValueType::Map(_)
+        | ValueType::List(_)
+        | ValueType::Any
+        | ValueType::SchemaOr(_) => Value::Null,
     }
 }

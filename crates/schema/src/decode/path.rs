@@ -2,9 +2,9 @@
 
 use value::Str;
 
-use crate::{Kind, Property, Schema};
+use crate::{Property, Schema, ValueType};
 
-pub(super) enum Step<'a> {
+pub(super) enum DecodeStep<'a> {
     /// A field and the struct that contains it.
     Field(&'a Property, &'a Schema),
     /// An index in a list.
@@ -15,11 +15,11 @@ pub(super) enum Step<'a> {
 
 #[derive(Default)]
 pub(super) struct Stack<'a> {
-    steps: Vec<Step<'a>>,
+    steps: Vec<DecodeStep<'a>>,
 }
 
 impl<'a> Stack<'a> {
-    pub(super) fn push(&mut self, step: Step<'a>) {
+    pub(super) fn push(&mut self, step: DecodeStep<'a>) {
         self.steps.push(step);
     }
 
@@ -33,23 +33,23 @@ impl<'a> Stack<'a> {
 
     /// The path of `field` below the current value as strict errors print it: `spec.containers[0].foo`.
     pub(super) fn strict_path(&self, field: &str) -> String {
-        let mut path = self.place();
+        let mut path = self.path();
         join(&mut path, field);
         path
     }
 
     /// The path of the current value as strict errors print it.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn path(&self) -> String {
         let mut path = String::new();
         for step in &self.steps {
             match step {
-                Step::Field(property, _) => join(&mut path, &property.name),
-                Step::Index(index) => {
+                DecodeStep::Field(property, _) => join(&mut path, &property.name),
+                DecodeStep::Index(index) => {
                     path.push('[');
                     path.push_str(&index.to_string());
                     path.push(']');
                 }
-                Step::Key(key) => join(&mut path, key),
+                DecodeStep::Key(key) => join(&mut path, key),
             }
         }
         path
@@ -61,7 +61,7 @@ impl<'a> Stack<'a> {
         let mut path = String::new();
         let mut innermost = "";
         for step in &self.steps {
-            let Step::Field(property, schema) = step else { continue };
+            let DecodeStep::Field(property, schema) = step else { continue };
             if let Some(embedded) = property.embedded {
                 join(&mut path, embedded);
             }
@@ -83,7 +83,7 @@ fn join(path: &mut String, name: &str) {
 }
 
 /// Whether a typed decoder reads the key at `path` (`spec.containers[0].name`).
-pub(super) fn is_met(schema: &Schema, path: &str) -> bool {
+pub(super) fn is_decoded(schema: &Schema, path: &str) -> bool {
     let mut schema = schema;
     let mut names = path.split('.').peekable();
     while let Some(name) = names.next() {
@@ -91,23 +91,23 @@ pub(super) fn is_met(schema: &Schema, path: &str) -> bool {
             Some((name, rest)) => (name, rest.matches(']').count()),
             None => (name, 0),
         };
-        schema = match &schema.kind {
-            Kind::Object(object) => match object.property(name) {
+        schema = match &schema.value_type {
+            ValueType::Object(object) => match object.property(name) {
                 Some(property) => property.schema.get(),
                 None => return false,
             },
             // A map key may itself contain dots, so the rest of the path is ambiguous. In practice, maps contain only scalars.
-            Kind::Map(_) => return true,
+            ValueType::Map(_) => return true,
             _ => return false,
         };
         while indexes > 0 {
             indexes -= 1;
-            match &schema.kind {
-                Kind::List(list) => schema = list.items.get(),
+            match &schema.value_type {
+                ValueType::List(list) => schema = list.items.get(),
                 _ => return false,
             }
         }
-        if names.peek().is_some() && matches!(schema.kind, Kind::Any | Kind::SchemaOr(_)) {
+        if names.peek().is_some() && matches!(schema.value_type, ValueType::Any | ValueType::SchemaOr(_)) {
             return false;
         }
     }

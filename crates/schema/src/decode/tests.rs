@@ -1,6 +1,6 @@
 use value::{Value, json, write};
 
-use super::{fill, met_duplicates, normalise, strict_errors};
+use super::{decoded_duplicates, fill, normalise, strict_errors};
 use crate::Schema;
 
 fn kind(kind: &str) -> &'static Schema {
@@ -9,7 +9,7 @@ fn kind(kind: &str) -> &'static Schema {
     crate::of(group, version, kind).unwrap()
 }
 
-fn decode(of: &str, text: &str) -> (Value, super::Outcome) {
+fn decode(of: &str, text: &str) -> (Value, super::NormaliseOutcome) {
     let mut value = json::parse(text.as_bytes()).unwrap();
     let outcome = normalise(&mut value, kind(of));
     (value, outcome)
@@ -18,7 +18,7 @@ fn decode(of: &str, text: &str) -> (Value, super::Outcome) {
 /// Asserts the normalised form of a valid object.
 fn becomes(of: &str, text: &str, expected: &str) {
     let (value, outcome) = decode(of, text);
-    assert_eq!(outcome, super::Outcome::default(), "{text}");
+    assert_eq!(outcome, super::NormaliseOutcome::default(), "{text}");
     assert_eq!(write::to_string(&value), expected);
 }
 
@@ -27,7 +27,7 @@ fn refused(of: &str, text: &str, expected: &str) {
 }
 
 #[test]
-fn values_of_the_wrong_type_are_refused_in_gos_words() {
+fn values_of_the_wrong_type_are_rejected_with_gos_messages() {
     let cases = [
         (
             r#"{"spec":{"containers":"x"}}"#,
@@ -124,7 +124,7 @@ fn an_error_of_a_types_own_decoder_beats_an_earlier_one() {
 }
 
 #[test]
-fn of_two_values_of_the_wrong_type_the_first_in_the_text_is_told() {
+fn of_two_values_of_the_wrong_type_the_first_in_the_text_is_reported() {
     let kind = "json: cannot unmarshal number into Go struct field Pod.TypeMeta.kind of type string";
     let host = "json: cannot unmarshal number into Go struct field PodSpec.spec.hostname of type string";
     refused("v1/Pod", r#"{"kind":1,"spec":{"hostname":2}}"#, kind);
@@ -140,7 +140,7 @@ fn of_two_values_of_the_wrong_type_the_first_in_the_text_is_told() {
 }
 
 #[test]
-fn a_number_of_the_wrong_type_is_told_as_it_is_written() {
+fn a_number_of_the_wrong_type_is_quoted_as_written() {
     for number in ["6e2", "9223372036854775808", "1.50", "-0.0", "1E+2", "4294967296"] {
         for text in [
             format!(r#"{{"spec":{{"priority":{number}}}}}"#),
@@ -153,7 +153,7 @@ fn a_number_of_the_wrong_type_is_told_as_it_is_written() {
     // The number of recorded errors is limited.
     let many = vec![r#"{"name":1}"#; 5_000].join(",");
     let (_, outcome) = decode("v1/Pod", &format!(r#"{{"spec":{{"containers":[{many}]}}}}"#));
-    assert_eq!(outcome.misfits.len(), 100);
+    assert_eq!(outcome.mismatches.len(), 100);
 }
 
 #[test]
@@ -179,12 +179,12 @@ fn names_match_by_case() {
 }
 
 #[test]
-fn strict_errors_are_told_once_each() {
+fn each_strict_error_is_reported_once() {
     let text = r#"{"metadata":{"name":"a","name":"x","labels":{"a":"b","a":"c"}},"spec":{"containers":[{"name":"c","name":"d"}],"zzz":{"a":1,"a":2}}}"#;
     let read = json::read(text.as_bytes()).unwrap();
     let mut value = read.value;
     let outcome = normalise(&mut value, kind("v1/Pod"));
-    let mut duplicates = met_duplicates(kind("v1/Pod"), read.duplicates);
+    let mut duplicates = decoded_duplicates(kind("v1/Pod"), read.duplicates);
     duplicates.sort();
     assert_eq!(
         strict_errors(&outcome.unknown, &duplicates),
@@ -195,7 +195,8 @@ fn strict_errors_are_told_once_each() {
             r#"duplicate field "spec.containers[0].name""#,
         ]
     );
-    let raw = met_duplicates(kind("apps/v1/ControllerRevision"), vec!["data.x".into(), "revision".into()]);
+    let raw =
+        decoded_duplicates(kind("apps/v1/ControllerRevision"), vec!["data.x".into(), "revision".into()]);
     assert_eq!(raw, ["revision"]);
     assert_eq!(strict_errors(&["a".into(), "a".into()], &[]).len(), 1);
 }
@@ -272,7 +273,7 @@ fn bytes_that_are_not_base64_are_refused_with_the_offset() {
 }
 
 #[test]
-fn raw_json_is_kept_as_it_is() {
+fn raw_json_is_preserved() {
     becomes(
         "apps/v1/ControllerRevision",
         r#"{"data":{"x":null,"y":[],"z":{"spec":{}}},"revision":3}"#,
@@ -307,7 +308,7 @@ fn the_unions_of_custom_resource_schemas_take_either() {
 }
 
 #[test]
-fn what_is_empty_in_a_schema_is_kept_for_the_rules_and_not_written() {
+fn empty_parts_of_a_crd_schema_are_validated_but_not_written() {
     let of = "apiextensions.k8s.io/v1/CustomResourceDefinition";
     let text = |schema: &str| {
         format!(r#"{{"spec":{{"versions":[{{"name":"v1","schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#)
@@ -345,7 +346,7 @@ fn a_number_that_is_converted_keeps_its_lower_bits() {
 }
 
 #[test]
-fn fill_writes_what_go_never_leaves_out() {
+fn fill_adds_fields_that_go_never_omits() {
     let filled = |of: &str, text: &str| {
         let (mut value, _) = decode(of, text);
         fill(&mut value, kind(of));
@@ -371,7 +372,7 @@ fn fill_writes_what_go_never_leaves_out() {
 }
 
 #[test]
-fn empty_lists_stay_where_they_are_refused_beside_what_they_stand_with() {
+fn empty_lists_that_validation_rejects_are_preserved() {
     let slice = "resource.k8s.io/v1/ResourceSlice";
     becomes(
         slice,
@@ -395,7 +396,7 @@ fn empty_lists_stay_where_they_are_refused_beside_what_they_stand_with() {
 }
 
 #[test]
-fn what_is_written_though_it_is_zero_is_absent_until_then() {
+fn zero_values_are_absent_until_fill_adds_them() {
     let pod = |field: &str| {
         format!(
             r#"{{"spec":{{"containers":[{{"env":[{{"name":"E","valueFrom":{{"resourceFieldRef":{{"resource":"limits.cpu"{field}}}}}}}],"name":"c"}}]}}}}"#

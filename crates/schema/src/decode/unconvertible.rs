@@ -2,15 +2,17 @@
 
 use value::Value;
 
-use crate::{Format, Kind, Schema};
+use crate::{Schema, StringEncoding, ValueType};
 
 /// Why a value cannot be converted to the type of the schema.
 pub(super) fn why(value: &Value, schema: &Schema) -> String {
     let from = go_kind(value);
-    match &schema.kind {
-        Kind::Object(_) => format!("cannot restore struct from: {from}"),
-        Kind::Map(_) => format!("cannot restore map from {from}"),
-        Kind::List(_) | Kind::String(Format::Bytes) => format!("cannot restore slice from {from}"),
+    match &schema.value_type {
+        ValueType::Object(_) => format!("cannot restore struct from: {from}"),
+        ValueType::Map(_) => format!("cannot restore map from {from}"),
+        ValueType::List(_) | ValueType::String(StringEncoding::Bytes) => {
+            format!("cannot restore slice from {from}")
+        }
         _ => {
             let to = scalar(schema);
             // Go could convert between these types, and has its own message for refusing to.
@@ -47,7 +49,11 @@ pub(super) fn wrap(value: &mut Value, schema: &Schema) {
         Value::Float(number) => of_float(*number),
         _ => return,
     };
-    *value = Value::Int(if matches!(schema.kind, Kind::Int32) { i64::from(number as i32) } else { number });
+    *value = Value::Int(if matches!(schema.value_type, ValueType::Int32) {
+        i64::from(number as i32)
+    } else {
+        number
+    });
 }
 
 /// The Go kind of a value in an unstructured map.
@@ -64,11 +70,11 @@ fn go_kind(value: &Value) -> &'static str {
 }
 
 fn scalar(schema: &Schema) -> &'static str {
-    match schema.kind {
-        Kind::Int32 => "int32",
-        Kind::Int64 => "int64",
-        Kind::Float => "float64",
-        Kind::Bool => "bool",
+    match schema.value_type {
+        ValueType::Int32 => "int32",
+        ValueType::Int64 => "int64",
+        ValueType::Float => "float64",
+        ValueType::Bool => "bool",
         _ => "string",
     }
 }

@@ -16,10 +16,10 @@ const MAX_WORK: usize = 200_000_000;
 
 /// One operation with its fields as sent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Operation(Map);
+pub struct JsonPatchOperation(Map);
 
 /// Decodes the operations. The error has the wording of Go's decoder and is meant for a 400 response.
-pub fn decode(patch: Value) -> Result<Vec<Operation>, String> {
+pub fn decode(patch: Value) -> Result<Vec<JsonPatchOperation>, String> {
     let list = match patch {
         Value::Null => Vec::new(),
         Value::List(list) => list,
@@ -29,8 +29,8 @@ pub fn decode(patch: Value) -> Result<Vec<Operation>, String> {
         }
     };
     let operation = |item: Value| match item {
-        Value::Map(map) => Ok(Operation(map)),
-        Value::Null => Ok(Operation(Map::new())),
+        Value::Map(map) => Ok(JsonPatchOperation(map)),
+        Value::Null => Ok(JsonPatchOperation(Map::new())),
         other => Err(format!(
             "json: cannot unmarshal {} into Go value of type jsonpatch.Operation",
             other.json_type()
@@ -40,7 +40,7 @@ pub fn decode(patch: Value) -> Result<Vec<Operation>, String> {
 }
 
 /// Returns 413 if there are too many operations.
-pub fn bound(operations: &[Operation]) -> Result<(), Status> {
+pub fn bound(operations: &[JsonPatchOperation]) -> Result<(), Status> {
     if operations.len() <= MAX_OPERATIONS {
         return Ok(());
     }
@@ -91,7 +91,7 @@ pub fn check(patch: &Value) -> Result<Vec<String>, String> {
 }
 
 /// Applies operations in order and stops at the first failure, with the library's error message.
-pub fn apply(mut document: Value, operations: &[Operation]) -> Result<Value, String> {
+pub fn apply(mut document: Value, operations: &[JsonPatchOperation]) -> Result<Value, String> {
     let mut spent = Spent::default();
     for operation in operations {
         match operation.kind() {
@@ -141,7 +141,7 @@ fn depth(value: &Value, items: &mut usize) -> usize {
     }
 }
 
-impl Operation {
+impl JsonPatchOperation {
     fn kind(&self) -> &str {
         self.0.get("op").and_then(Value::as_str).unwrap_or("unknown")
     }

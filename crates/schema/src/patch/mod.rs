@@ -17,7 +17,7 @@ use strategic::MergeSchema;
 
 /// The type of a patch.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind<S> {
+pub enum PatchType<S> {
     /// Sent as media type `application/json-patch+json`.
     Json,
     /// Sent as media type `application/merge-patch+json`.
@@ -42,7 +42,7 @@ pub struct Patched {
 /// Applies a patch. `strict` means that field validation is `Strict` or `Warn`: it changes some errors and collects
 /// [`Patched::strict`].
 pub fn apply<S: MergeSchema>(
-    kind: Kind<S>,
+    kind: PatchType<S>,
     current: &Value,
     bytes: &[u8],
     strict: bool,
@@ -53,7 +53,7 @@ pub fn apply<S: MergeSchema>(
         complaints.extend(read.duplicates.iter().map(|path| format!("duplicate field \"{path}\"")));
     }
     match kind {
-        Kind::Json => {
+        PatchType::Json => {
             if strict {
                 let unknown = json_patch::check(&read.value)
                     .map_err(|e| Status::bad_request(format!("error decoding patch: {e}")))?;
@@ -66,7 +66,7 @@ pub fn apply<S: MergeSchema>(
             let quoted = value::write::to_string(&object);
             Ok(Patched { object, strict, quoted, converted: false })
         }
-        Kind::Merge => {
+        PatchType::Merge => {
             if strict && !matches!(read.value, Value::Map(_) | Value::Null) {
                 let kind = read.value.json_type();
                 return Err(Status::bad_request(format!(
@@ -77,7 +77,7 @@ pub fn apply<S: MergeSchema>(
             let quoted = value::write::to_string(&object);
             Ok(Patched { object, strict: complaints, quoted, converted: false })
         }
-        Kind::StrategicMerge(schema) => {
+        PatchType::StrategicMerge(schema) => {
             let patch = match read.value {
                 Value::Map(map) => map,
                 Value::Null => value::Map::new(),

@@ -12,7 +12,7 @@ use value::{Map, Str, Value, go};
 
 use self::lists::{Merged, merge_lists, merge_ordered};
 use super::edited::Edited;
-use crate::{Kind, Schema};
+use crate::{Schema, ValueType};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -26,15 +26,15 @@ const MAX_WORK: usize = 1_000_000;
 /// The merge rules of a type. Errors have Kubernetes' wording.
 pub trait MergeSchema: Copy {
     /// The rule of a field whose value is an object.
-    fn object_field(self, name: &str) -> Result<Rule<Self>, String>;
-    /// The rule of a field whose value is a list; [`Rule::schema`] describes the items.
-    fn list_field(self, name: &str) -> Result<Rule<Self>, String>;
+    fn object_field(self, name: &str) -> Result<MergeRule<Self>, String>;
+    /// The rule of a field whose value is a list; [`MergeRule::schema`] describes the items.
+    fn list_field(self, name: &str) -> Result<MergeRule<Self>, String>;
     /// The Go kind of the type: `struct`, `map`, `string`.
-    fn kind_word(self) -> &'static str;
+    fn go_kind(self) -> &'static str;
 }
 
 #[derive(Clone, Debug)]
-pub struct Rule<S> {
+pub struct MergeRule<S> {
     /// The schema of the field's value or items.
     pub schema: S,
     /// Lists merge item by item.
@@ -46,15 +46,15 @@ pub struct Rule<S> {
 }
 
 impl MergeSchema for &Schema {
-    fn object_field(self, name: &str) -> Result<Rule<Self>, String> {
-        let property = match &self.kind {
-            Kind::Object(object) => object.property(name),
+    fn object_field(self, name: &str) -> Result<MergeRule<Self>, String> {
+        let property = match &self.value_type {
+            ValueType::Object(object) => object.property(name),
             // These types are structs without fields in Go.
-            Kind::Any | Kind::SchemaOr(_) => None,
+            ValueType::Any | ValueType::SchemaOr(_) => None,
             _ => {
                 return Err(format!(
                     "merging an object in json but data type is not struct, instead is: {}",
-                    self.kind_word()
+                    self.go_kind()
                 ));
             }
         };
@@ -62,7 +62,7 @@ impl MergeSchema for &Schema {
             let name = api::field::quote(name);
             format!("unable to find api field in struct {} for the json field {name}", self.struct_name())
         })?;
-        Ok(Rule {
+        Ok(MergeRule {
             schema: property.schema.get(),
             merge: property.patch.merge,
             replace: property.patch.replace,
@@ -70,27 +70,29 @@ impl MergeSchema for &Schema {
         })
     }
 
-    fn list_field(self, name: &str) -> Result<Rule<Self>, String> {
+    fn list_field(self, name: &str) -> Result<MergeRule<Self>, String> {
         let rule = self.object_field(name)?;
-        match &rule.schema.kind {
-            Kind::List(list) => match list.items.get() {
-                items if matches!(items.kind, Kind::List(_)) => Err("unexpected slice of slice".to_owned()),
-                items => Ok(Rule { schema: items, ..rule }),
+        match &rule.schema.value_type {
+            ValueType::List(list) => match list.items.get() {
+                items if matches!(items.value_type, ValueType::List(_)) => {
+                    Err("unexpected slice of slice".to_owned())
+                }
+                items => Ok(MergeRule { schema: items, ..rule }),
             },
-            _ => Err(format!("expected slice or array type, but got: {}", self.kind_word())),
+            _ => Err(format!("expected slice or array type, but got: {}", self.go_kind())),
         }
     }
 
-    fn kind_word(self) -> &'static str {
-        match &self.kind {
-            Kind::Object(_) | Kind::Any | Kind::SchemaOr(_) => "struct",
-            Kind::Map(_) => "map",
-            Kind::List(_) => "slice",
-            Kind::String(_) => "string",
-            Kind::Int32 => "int32",
-            Kind::Int64 => "int64",
-            Kind::Float => "float64",
-            Kind::Bool => "bool",
+    fn go_kind(self) -> &'static str {
+        match &self.value_type {
+            ValueType::Object(_) | ValueType::Any | ValueType::SchemaOr(_) => "struct",
+            ValueType::Map(_) => "map",
+            ValueType::List(_) => "slice",
+            ValueType::String(_) => "string",
+            ValueType::Int32 => "int32",
+            ValueType::Int64 => "int64",
+            ValueType::Float => "float64",
+            ValueType::Bool => "bool",
         }
     }
 }
@@ -159,13 +161,13 @@ impl std::fmt::Display for Error {
 }
 
 pub fn merge<S: MergeSchema>(original: Map, patch: Map, schema: S) -> Result<Map, Error> {
-    merge_maps(original, patch, schema, &mut Work(MAX_WORK))
+    merge_maps(original, patch, schema, &mut MergeBudget(MAX_WORK))
 }
 
 /// How many items may still be visited.
-struct Work(usize);
+struct MergeBudget(usize);
 
-impl Work {
+impl MergeBudget {
     fn on(&mut self, items: usize) -> Result<(), Error> {
         self.0 = self.0.checked_sub(items).ok_or(Error::TOO_MUCH_WORK)?;
         Ok(())
@@ -176,7 +178,7 @@ fn merge_maps<S: MergeSchema>(
     mut original: Map,
     mut patch: Map,
     schema: S,
-    work: &mut Work,
+    work: &mut MergeBudget,
 ) -> Result<Map, Error> {
     if let Some(directive) = patch.remove(DIRECTIVE) {
         return match directive.as_str() {
@@ -214,7 +216,7 @@ fn merge_maps<S: MergeSchema>(
                 let rule = schema.list_field(&key).map_err(Error::Other)?;
                 *old = Value::List(merge_list_field(list, patch, &rule, deletes, work)?.list);
             }
-            (kept, _) if deletes => *old = kept,
+            (unchanged, _) if deletes => *old = unchanged,
             (_, value) => match fresh(value) {
                 Some(new) => *old = new,
                 None => original.remove(key),
@@ -228,9 +230,9 @@ fn merge_maps<S: MergeSchema>(
 fn merge_list_field<S: MergeSchema>(
     original: Vec<Value>,
     patch: Vec<Value>,
-    rule: &Rule<S>,
+    rule: &MergeRule<S>,
     deletes: bool,
-    work: &mut Work,
+    work: &mut MergeBudget,
 ) -> Result<Merged, Error> {
     if rule.merge || deletes { merge_lists(original, patch, rule, deletes, work) } else { Ok(patch.into()) }
 }
@@ -240,14 +242,14 @@ fn retain_keys(original: &mut Map, patch: &mut Map) -> Result<(), Error> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::List(keys) = keys else { return Err(Error::BAD_RETAIN_KEYS) };
     let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
-    let kept = |key: &str| keys.contains(key);
+    let is_retained = |key: &str| keys.contains(key);
     for (key, value) in patch.iter() {
         let directive = key.starts_with(DELETE_FROM_LIST) || key.starts_with(SET_ELEMENT_ORDER);
-        if !value.is_null() && !directive && !kept(key) {
+        if !value.is_null() && !directive && !is_retained(key) {
             return Err(Error::BAD_RETAIN_KEYS);
         }
     }
-    original.retain(|key, _| kept(key));
+    original.retain(|key, _| is_retained(key));
     Ok(())
 }
 

@@ -107,7 +107,7 @@ fn a_new_document_is_no_deeper_than_one_that_is_read() {
 
 /// Takes minutes if keys are inserted and removed one by one.
 #[test]
-fn as_many_keys_as_an_object_has_come_and_go_at_once() {
+fn many_keys_are_added_and_removed_in_one_patch() {
     const MANY: usize = 400_000;
     type Patch = fn(Value, Value, &'static Schema) -> Value;
     let data = |keys: std::iter::StepBy<std::ops::Range<usize>>, value: &Value| {
@@ -136,8 +136,8 @@ fn keys_that_are_retained_are_looked_up() {
     let patch = Value::map([("data", Value::map([("$retainKeys", all)]))]);
     let schema = crate::of("", "v1", "ConfigMap").unwrap();
     let map = |value: Value| value.as_map().unwrap().clone();
-    let kept = strategic::merge(map(Value::map([("data", data)])), map(patch), schema).unwrap();
-    assert_eq!(kept.get("data"), Some(&Value::Map(value::Map::new())));
+    let merged = strategic::merge(map(Value::map([("data", data)])), map(patch), schema).unwrap();
+    assert_eq!(merged.get("data"), Some(&Value::Map(value::Map::new())));
 }
 
 #[test]
@@ -160,41 +160,41 @@ fn an_item_that_is_merged_into_again_and_again_is_refused_early() {
 }
 
 #[track_caller]
-fn refused(kind: Kind<&Schema>, patch: &str, strict: bool, code: u16, message: &str) {
+fn refused(kind: PatchType<&Schema>, patch: &str, strict: bool, code: u16, message: &str) {
     let current = parse(r#"{"metadata":{"name":"x"}}"#);
     let status = apply(kind, &current, patch.as_bytes(), strict).unwrap_err();
     assert_eq!((status.code(), status.message()), (code, message), "{patch}");
 }
 
 #[test]
-fn refusals_have_kubernetes_codes_and_words() {
+fn errors_have_kubernetes_codes_and_messages() {
     let pod = crate::of("", "v1", "Pod").unwrap();
-    for kind in [Kind::Json, Kind::Merge, Kind::StrategicMerge(pod)] {
+    for kind in [PatchType::Json, PatchType::Merge, PatchType::StrategicMerge(pod)] {
         refused(kind, "{", true, 400, "invalid JSON patch");
     }
     refused(
-        Kind::Json,
+        PatchType::Json,
         "{}",
         true,
         400,
         "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
     );
     refused(
-        Kind::Json,
+        PatchType::Json,
         "{}",
         false,
         400,
         "json: cannot unmarshal object into Go value of type jsonpatch.Patch",
     );
     refused(
-        Kind::Json,
+        PatchType::Json,
         r#"[{"op":1}]"#,
         true,
         400,
         "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
     );
     refused(
-        Kind::Json,
+        PatchType::Json,
         r#"[{"op":"remove","path":"/nope"}]"#,
         true,
         422,
@@ -202,36 +202,36 @@ fn refusals_have_kubernetes_codes_and_words() {
     );
     let many = format!("[{}]", vec!["{}"; 10_001].join(","));
     refused(
-        Kind::Json,
+        PatchType::Json,
         &many,
         true,
         413,
         "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001",
     );
-    refused(Kind::Merge, "null", true, 400, "Invalid JSON Patch");
+    refused(PatchType::Merge, "null", true, 400, "Invalid JSON Patch");
     refused(
-        Kind::Merge,
+        PatchType::Merge,
         "[]",
         true,
         400,
         "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
     );
     refused(
-        Kind::StrategicMerge(pod),
+        PatchType::StrategicMerge(pod),
         "5",
         true,
         400,
         "json: cannot unmarshal number into Go value of type map[string]interface {}",
     );
     refused(
-        Kind::StrategicMerge(pod),
+        PatchType::StrategicMerge(pod),
         r#"{"metadata":{"$retainKeys":1}}"#,
         true,
         400,
         "invalid patch format of retainKeys",
     );
     refused(
-        Kind::StrategicMerge(pod),
+        PatchType::StrategicMerge(pod),
         r#"{"metadata":{"$patch":"x"}}"#,
         true,
         500,
@@ -242,16 +242,16 @@ fn refusals_have_kubernetes_codes_and_words() {
 #[test]
 fn strict_validation_notes_repeated_and_unknown_fields_of_the_patch() {
     let current = parse(r#"{"a":1}"#);
-    let strict = |kind: Kind<&Schema>, patch: &str, strict| {
+    let strict = |kind: PatchType<&Schema>, patch: &str, strict| {
         apply(kind, &current, patch.as_bytes(), strict).unwrap().strict
     };
     let patch = r#"[{"op":"test","op":"add","path":"/b","value":1,"x":2}]"#;
     assert_eq!(
-        strict(Kind::Json, patch, true),
+        strict(PatchType::Json, patch, true),
         [r#"json patch duplicate field "[0].op""#, r#"json patch unknown field "[0].x""#]
     );
-    assert!(strict(Kind::Json, patch, false).is_empty());
-    assert_eq!(strict(Kind::Merge, r#"{"b":{"c":1,"c":2}}"#, true), [r#"duplicate field "b.c""#]);
+    assert!(strict(PatchType::Json, patch, false).is_empty());
+    assert_eq!(strict(PatchType::Merge, r#"{"b":{"c":1,"c":2}}"#, true), [r#"duplicate field "b.c""#]);
 }
 
 #[test]

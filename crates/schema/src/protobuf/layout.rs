@@ -17,7 +17,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use value::Str;
 
-use crate::{Format, Kind, Object, Schema, SchemaOr};
+use crate::{Object, Schema, SchemaOr, StringEncoding, ValueType};
 
 static DATA: &str = include_str!("../../data/protobuf.txt");
 
@@ -27,36 +27,36 @@ pub(super) struct Layout {
     /// Name of the Go struct, for errors.
     pub(super) message: &'static str,
     /// The fields by number; index 0 is number 1.
-    fields: Vec<Option<Field>>,
+    fields: Vec<Option<MessageField>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Field {
+pub(super) struct MessageField {
     /// The name in JSON, or the name of an embedded struct.
     pub(super) name: Str,
-    pub(super) shape: Shape,
+    pub(super) shape: ProtobufType,
 }
 
 /// The type of a field.
 #[derive(Debug)]
-pub(super) enum Shape {
+pub(super) enum ProtobufType {
     /// A number, text or bytes.
-    Scalar(Scalar),
+    Scalar(ProtobufScalar),
     /// A struct: index of its message in the table.
     Struct(u16),
     /// A message whose JSON is not an object of its fields.
     Special(Special),
     /// A repeated field, one occurrence per item.
-    List(Box<Shape>),
+    List(Box<ProtobufType>),
     /// A repeated field of entries with a key and a value.
-    Map(Box<Shape>),
+    Map(Box<ProtobufType>),
     /// A struct whose fields belong to the enclosing struct in JSON.
     Embedded(Layout),
 }
 
 /// The type of a field that is not a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Scalar {
+pub(super) enum ProtobufScalar {
     Text,
     /// Bytes, which are base64 in JSON.
     Bytes,
@@ -85,19 +85,19 @@ pub(super) enum Special {
     SchemaOr(SchemaOr),
 }
 
-struct Line {
+struct MessageLine {
     name: &'static str,
     rest: &'static str,
     layout: OnceLock<Layout>,
 }
 
-static LINES: LazyLock<Box<[Line]>> = LazyLock::new(|| {
+static LINES: LazyLock<Box<[MessageLine]>> = LazyLock::new(|| {
     // INVARIANT: the lines are sorted by name, and a test proves it.
     let lines = DATA.lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| {
             let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
-            Line { name, rest, layout: OnceLock::new() }
+            MessageLine { name, rest, layout: OnceLock::new() }
         })
         .collect()
 });
@@ -117,12 +117,12 @@ pub(super) fn at(position: u16) -> Option<&'static Layout> {
 }
 
 impl Layout {
-    pub(super) fn field(&self, number: usize) -> Option<&Field> {
+    pub(super) fn field(&self, number: usize) -> Option<&MessageField> {
         self.fields.get(number.checked_sub(1)?)?.as_ref()
     }
 
     #[cfg(test)]
-    pub(super) fn fields(&self) -> impl Iterator<Item = &Field> {
+    pub(super) fn fields(&self) -> impl Iterator<Item = &MessageField> {
         self.fields.iter().flatten()
     }
 }
@@ -133,7 +133,7 @@ fn position(name: &str) -> Option<u16> {
 }
 
 /// Builds the layout of a line. `object` is the struct to which the fields belong in JSON.
-fn build(line: &'static Line, object: &'static Object) -> Layout {
+fn build(line: &'static MessageLine, object: &'static Object) -> Layout {
     let (package, message) = line.name.rsplit_once('.').unwrap_or(("", line.name));
     let mut fields = Vec::new();
     for word in line.rest.split(' ').filter(|word| !word.is_empty()) {
@@ -151,37 +151,37 @@ fn build(line: &'static Line, object: &'static Object) -> Layout {
     Layout { message, fields }
 }
 
-fn field(word: &'static str, package: &str, object: &'static Object) -> Option<Field> {
+fn field(word: &'static str, package: &str, object: &'static Object) -> Option<MessageField> {
     let Some(embedded) = word.strip_prefix('<') else {
         let shape = shape(object.property(word)?.schema.get())?;
-        return Some(Field { name: Str::new_static(word), shape });
+        return Some(MessageField { name: Str::new_static(word), shape });
     };
     let name = match embedded.strip_prefix('.') {
         Some(name) => format!("{package}.{name}"),
         None => embedded.to_owned(),
     };
     let layout = build(LINES.get(usize::from(position(&name)?))?, object);
-    Some(Field { name: Str::new_static(layout.message), shape: Shape::Embedded(layout) })
+    Some(MessageField { name: Str::new_static(layout.message), shape: ProtobufType::Embedded(layout) })
 }
 
-fn shape(schema: &Schema) -> Option<Shape> {
-    Some(match &schema.kind {
-        Kind::Object(_) => Shape::Struct(position(&schema.name)?),
-        Kind::Map(map) => Shape::Map(Box::new(shape(map.values.get())?)),
-        Kind::List(_) if !schema.name.is_empty() => Shape::Special(Special::Items),
-        Kind::List(list) => Shape::List(Box::new(shape(list.items.get())?)),
-        Kind::String(Format::Plain) => Shape::Scalar(Scalar::Text),
-        Kind::String(Format::Bytes) => Shape::Scalar(Scalar::Bytes),
-        Kind::String(Format::Time) => Shape::Special(Special::Time),
-        Kind::String(Format::MicroTime) => Shape::Special(Special::MicroTime),
-        Kind::String(Format::IntOrString) => Shape::Special(Special::IntOrString),
-        Kind::String(Format::Quantity) => Shape::Special(Special::Quantity),
-        Kind::Int32 => Shape::Scalar(Scalar::Int32),
-        Kind::Int64 => Shape::Scalar(Scalar::Int64),
-        Kind::Float => Shape::Scalar(Scalar::Double),
-        Kind::Bool => Shape::Scalar(Scalar::Bool),
-        Kind::Any => Shape::Special(Special::Raw),
-        Kind::SchemaOr(or) => Shape::Special(Special::SchemaOr(*or)),
+fn shape(schema: &Schema) -> Option<ProtobufType> {
+    Some(match &schema.value_type {
+        ValueType::Object(_) => ProtobufType::Struct(position(&schema.name)?),
+        ValueType::Map(map) => ProtobufType::Map(Box::new(shape(map.values.get())?)),
+        ValueType::List(_) if !schema.name.is_empty() => ProtobufType::Special(Special::Items),
+        ValueType::List(list) => ProtobufType::List(Box::new(shape(list.items.get())?)),
+        ValueType::String(StringEncoding::Plain) => ProtobufType::Scalar(ProtobufScalar::Text),
+        ValueType::String(StringEncoding::Bytes) => ProtobufType::Scalar(ProtobufScalar::Bytes),
+        ValueType::String(StringEncoding::Time) => ProtobufType::Special(Special::Time),
+        ValueType::String(StringEncoding::MicroTime) => ProtobufType::Special(Special::MicroTime),
+        ValueType::String(StringEncoding::IntOrString) => ProtobufType::Special(Special::IntOrString),
+        ValueType::String(StringEncoding::Quantity) => ProtobufType::Special(Special::Quantity),
+        ValueType::Int32 => ProtobufType::Scalar(ProtobufScalar::Int32),
+        ValueType::Int64 => ProtobufType::Scalar(ProtobufScalar::Int64),
+        ValueType::Float => ProtobufType::Scalar(ProtobufScalar::Double),
+        ValueType::Bool => ProtobufType::Scalar(ProtobufScalar::Bool),
+        ValueType::Any => ProtobufType::Special(Special::Raw),
+        ValueType::SchemaOr(or) => ProtobufType::Special(Special::SchemaOr(*or)),
     })
 }
 

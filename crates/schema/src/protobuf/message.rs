@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use value::{Map, Str, Value, json};
 
-use super::layout::{self, Field, Layout, Scalar, Shape};
+use super::layout::{self, Layout, MessageField, ProtobufScalar, ProtobufType};
 use super::special;
 use super::wire::{self, Datum, Wire};
 
@@ -20,28 +20,29 @@ pub(super) fn read(
     depth: usize,
 ) -> Result<(), String> {
     check_depth(depth)?;
-    let mut messages: Vec<(&'static Field, Vec<&[u8]>)> = Vec::new();
-    let mut maps: Vec<(&'static Field, Vec<(Str, Value)>)> = Vec::new();
+    let mut messages: Vec<(&'static MessageField, Vec<&[u8]>)> = Vec::new();
+    let mut maps: Vec<(&'static MessageField, Vec<(Str, Value)>)> = Vec::new();
     for part in parts {
         let mut wire = Wire::new(part);
-        while let Some(wire::Field { number, datum }) = wire.next(layout.message)? {
+        while let Some(wire::WireField { number, datum }) = wire.next(layout.message)? {
             let Some(field) = layout.field(number) else { continue };
             match &field.shape {
-                Shape::Scalar(kind) => {
+                ProtobufType::Scalar(kind) => {
                     map.insert(field.name.clone(), scalar(*kind, datum, &field.name)?);
                 }
-                Shape::Struct(_) | Shape::Special(_) | Shape::Embedded(_) => match datum {
+                ProtobufType::Struct(_) | ProtobufType::Special(_) | ProtobufType::Embedded(_) => match datum
+                {
                     Datum::Bytes(bytes) => gather(&mut messages, field, bytes),
                     _ => return Err(datum.wrong(&field.name)),
                 },
-                Shape::Map(values) => match datum {
+                ProtobufType::Map(values) => match datum {
                     Datum::Bytes(bytes) => {
                         check_depth(depth + 1)?;
                         gather(&mut maps, field, entry(values, bytes, &field.name, depth + 2)?);
                     }
                     _ => return Err(datum.wrong(&field.name)),
                 },
-                Shape::List(items) => {
+                ProtobufType::List(items) => {
                     check_depth(depth + 1)?;
                     let list = map.entry_or_insert_with(&field.name, || Value::List(Vec::new()));
                     if let Some(list) = list.as_list_mut() {
@@ -52,7 +53,7 @@ pub(super) fn read(
         }
     }
     for (field, parts) in messages {
-        if let Shape::Embedded(layout) = &field.shape {
+        if let ProtobufType::Embedded(layout) = &field.shape {
             read(layout, &parts, map, depth)?;
         } else {
             map.insert(field.name.clone(), whole(&field.shape, &parts, depth + 1)?);
@@ -65,7 +66,7 @@ pub(super) fn read(
 }
 
 /// Adds an item to those collected for `field`. A linear search suffices because a message has few fields.
-fn gather<T>(gathered: &mut Vec<(&'static Field, Vec<T>)>, field: &'static Field, item: T) {
+fn gather<T>(gathered: &mut Vec<(&'static MessageField, Vec<T>)>, field: &'static MessageField, item: T) {
     match gathered.iter_mut().find(|(known, _)| std::ptr::eq(*known, field)) {
         Some((_, items)) => items.push(item),
         None => gathered.push((field, vec![item])),
@@ -75,13 +76,18 @@ fn gather<T>(gathered: &mut Vec<(&'static Field, Vec<T>)>, field: &'static Field
 /// Adds one occurrence of a repeated field to a list: an item, or packed numbers.
 fn add(
     list: &mut Vec<Value>,
-    items: &Shape,
+    items: &ProtobufType,
     datum: Datum<'_>,
     name: &str,
     depth: usize,
 ) -> Result<(), String> {
     match (items, datum) {
-        (Shape::Scalar(kind @ (Scalar::Int32 | Scalar::Int64 | Scalar::Bool)), Datum::Bytes(bytes)) => {
+        (
+            ProtobufType::Scalar(
+                kind @ (ProtobufScalar::Int32 | ProtobufScalar::Int64 | ProtobufScalar::Bool),
+            ),
+            Datum::Bytes(bytes),
+        ) => {
             let mut numbers = Wire::new(bytes);
             while let Some(number) = numbers.packed()? {
                 list.push(scalar(*kind, Datum::Varint(number), name)?);
@@ -93,7 +99,7 @@ fn add(
 }
 
 /// Decodes a map entry. A missing key or value is the zero value.
-fn entry(values: &Shape, bytes: &[u8], name: &str, depth: usize) -> Result<(Str, Value), String> {
+fn entry(values: &ProtobufType, bytes: &[u8], name: &str, depth: usize) -> Result<(Str, Value), String> {
     let mut key = Str::new_static("");
     let mut value = None;
     let mut wire = Wire::new(bytes);
@@ -112,38 +118,41 @@ fn entry(values: &Shape, bytes: &[u8], name: &str, depth: usize) -> Result<(Str,
 }
 
 /// Decodes a list item or the value of a map entry.
-fn element(shape: &Shape, datum: Datum<'_>, name: &str, depth: usize) -> Result<Value, String> {
+fn element(shape: &ProtobufType, datum: Datum<'_>, name: &str, depth: usize) -> Result<Value, String> {
     match (shape, datum) {
-        (Shape::Scalar(kind), _) => scalar(*kind, datum, name),
+        (ProtobufType::Scalar(kind), _) => scalar(*kind, datum, name),
         (_, Datum::Bytes(bytes)) => whole(shape, &[bytes], depth),
         _ => Err(datum.wrong(name)),
     }
 }
 
 /// Decodes a message that is a complete value.
-pub(super) fn whole(shape: &Shape, parts: &[&[u8]], depth: usize) -> Result<Value, String> {
+pub(super) fn whole(shape: &ProtobufType, parts: &[&[u8]], depth: usize) -> Result<Value, String> {
     match shape {
-        Shape::Struct(position) => {
+        ProtobufType::Struct(position) => {
             let mut map = Map::new();
             if let Some(layout) = layout::at(*position) {
                 read(layout, parts, &mut map, depth)?;
             }
             Ok(Value::Map(map))
         }
-        Shape::Special(kind) => special::read(*kind, parts, depth),
+        ProtobufType::Special(kind) => special::read(*kind, parts, depth),
         // Protobuf has no lists of lists or maps of lists, and embedded structs are handled by the caller.
-        Shape::Scalar(_) | Shape::List(_) | Shape::Map(_) | Shape::Embedded(_) => Ok(Value::Null),
+        ProtobufType::Scalar(_)
+        | ProtobufType::List(_)
+        | ProtobufType::Map(_)
+        | ProtobufType::Embedded(_) => Ok(Value::Null),
     }
 }
 
-fn scalar(kind: Scalar, datum: Datum<'_>, name: &str) -> Result<Value, String> {
+fn scalar(kind: ProtobufScalar, datum: Datum<'_>, name: &str) -> Result<Value, String> {
     Ok(match (kind, datum) {
-        (Scalar::Text, Datum::Bytes(bytes)) => Value::String(json::lossy(bytes).into()),
-        (Scalar::Bytes, Datum::Bytes(bytes)) => STANDARD.encode(bytes).into(),
-        (Scalar::Bool, Datum::Varint(number)) => Value::Bool(number != 0),
-        (Scalar::Int32, Datum::Varint(number)) => wire::int32(number).into(),
-        (Scalar::Int64, Datum::Varint(number)) => Value::Int(number.cast_signed()),
-        (Scalar::Double, Datum::Fixed64(bits)) => double(f64::from_bits(bits))?,
+        (ProtobufScalar::Text, Datum::Bytes(bytes)) => Value::String(json::lossy(bytes).into()),
+        (ProtobufScalar::Bytes, Datum::Bytes(bytes)) => STANDARD.encode(bytes).into(),
+        (ProtobufScalar::Bool, Datum::Varint(number)) => Value::Bool(number != 0),
+        (ProtobufScalar::Int32, Datum::Varint(number)) => wire::int32(number).into(),
+        (ProtobufScalar::Int64, Datum::Varint(number)) => Value::Int(number.cast_signed()),
+        (ProtobufScalar::Double, Datum::Fixed64(bits)) => double(f64::from_bits(bits))?,
         _ => return Err(datum.wrong(name)),
     })
 }
@@ -166,11 +175,15 @@ fn double(number: f64) -> Result<Value, String> {
 }
 
 /// The value of a map entry without a value.
-fn zero(shape: &Shape, depth: usize) -> Result<Value, String> {
+fn zero(shape: &ProtobufType, depth: usize) -> Result<Value, String> {
     match shape {
-        Shape::Scalar(Scalar::Text | Scalar::Bytes) => Ok(Value::String(Str::new_static(""))),
-        Shape::Scalar(Scalar::Bool) => Ok(Value::Bool(false)),
-        Shape::Scalar(Scalar::Int32 | Scalar::Int64 | Scalar::Double) => Ok(Value::Int(0)),
+        ProtobufType::Scalar(ProtobufScalar::Text | ProtobufScalar::Bytes) => {
+            Ok(Value::String(Str::new_static("")))
+        }
+        ProtobufType::Scalar(ProtobufScalar::Bool) => Ok(Value::Bool(false)),
+        ProtobufType::Scalar(ProtobufScalar::Int32 | ProtobufScalar::Int64 | ProtobufScalar::Double) => {
+            Ok(Value::Int(0))
+        }
         _ => whole(shape, &[], depth),
     }
 }

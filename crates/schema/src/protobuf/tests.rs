@@ -3,9 +3,9 @@ use std::collections::BTreeSet;
 use api::gvk::GroupVersionKind;
 use value::{Value, json, write};
 
-use super::layout::{self, Layout, Shape};
+use super::layout::{self, Layout, ProtobufType};
 use super::{MAX_BYTES, read, read_as};
-use crate::decode::{Outcome, normalise};
+use crate::decode::{NormaliseOutcome, normalise};
 
 /// Protobuf bodies, each with the JSON of the object.
 fn samples() -> Vec<(Vec<u8>, Value)> {
@@ -70,13 +70,13 @@ fn refused(raw: &[u8], expected: &str) {
 }
 
 #[test]
-fn objects_are_what_their_json_is() {
+fn protobuf_objects_decode_to_the_same_tree_as_their_json() {
     for (bytes, mut expected) in samples() {
         let gvk = api::meta::gvk(&expected);
         let schema = crate::of(&gvk.group, &gvk.version, &gvk.kind).unwrap();
         let mut found = read(&bytes).unwrap();
-        assert_eq!(normalise(&mut found, schema), Outcome::default(), "{gvk}");
-        assert_eq!(normalise(&mut expected, schema), Outcome::default(), "{gvk}");
+        assert_eq!(normalise(&mut found, schema), NormaliseOutcome::default(), "{gvk}");
+        assert_eq!(normalise(&mut expected, schema), NormaliseOutcome::default(), "{gvk}");
         assert_eq!(write::to_string(&found), write::to_string(&expected));
         assert_eq!(found, expected, "{gvk}: numbers are of the same kind");
     }
@@ -110,7 +110,7 @@ fn every_field_of_every_type_has_a_number() {
 fn collect<'a>(layout: &'a Layout, names: &mut BTreeSet<&'a str>) {
     for field in layout.fields() {
         match &field.shape {
-            Shape::Embedded(layout) => collect(layout, names),
+            ProtobufType::Embedded(layout) => collect(layout, names),
             _ => assert!(names.insert(&field.name), "{} twice in {}", field.name, layout.message),
         }
     }
@@ -129,7 +129,7 @@ fn every_word_of_the_table_is_a_field() {
 }
 
 #[test]
-fn bodies_that_are_not_protobuf_are_refused_in_the_words_of_kubernetes() {
+fn bodies_that_are_not_protobuf_are_rejected_with_kubernetes_messages() {
     let prefix = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
     for (bytes, expected) in [
         ("", "empty data"),
@@ -157,7 +157,7 @@ fn bodies_that_are_not_protobuf_are_refused_in_the_words_of_kubernetes() {
 }
 
 #[test]
-fn the_expected_kind_stands_in_for_one_that_is_not_named() {
+fn the_expected_kind_is_used_if_the_body_names_none() {
     let expected = GroupVersionKind::new("", "v1", "ConfigMap");
     let written = |bytes: &[u8]| read_as(bytes, Some(&expected)).map(|value| write::to_string(&value));
     let unnamed = [b"k8s\0".to_vec(), field(2, field(1, field(1, "a")))].concat();

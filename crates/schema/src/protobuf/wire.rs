@@ -7,7 +7,7 @@ pub(super) struct Wire<'a> {
 
 /// One field as encoded.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field<'a> {
+pub(super) struct WireField<'a> {
     /// Its number, 1 or more.
     pub(super) number: usize,
     pub(super) datum: Datum<'a>,
@@ -32,7 +32,7 @@ impl<'a> Wire<'a> {
     }
 
     /// The next field, or `None` at the end. `message` is the message name for errors.
-    pub(super) fn next(&mut self, message: &str) -> Result<Option<Field<'a>>, String> {
+    pub(super) fn next(&mut self, message: &str) -> Result<Option<WireField<'a>>, String> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -56,7 +56,7 @@ impl<'a> Wire<'a> {
             }
             other => return Err(format!("proto: illegal wireType {other}")),
         };
-        Ok(Some(Field { number, datum }))
+        Ok(Some(WireField { number, datum }))
     }
 
     /// The next number of a packed list, or `None` at its end.
@@ -96,7 +96,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-impl<'a> Field<'a> {
+impl<'a> WireField<'a> {
     /// The payload as bytes. `name` is the field name for errors.
     pub(super) fn bytes(self, name: &str) -> Result<&'a [u8], String> {
         match self.datum {

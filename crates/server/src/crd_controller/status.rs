@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{Status, meta};
 use authn::InternalIdentity;
-use crd::names::{self, CLEANUP, Taken};
+use crd::names::{self, CLEANUP, NamesInUse};
 use crd::{CrdSource, CustomResourceDefinition};
 use storage::StoredEntry;
 use tokio::sync::{Semaphore, mpsc};
@@ -184,8 +184,8 @@ impl CrdStatusWriter {
     }
 
     /// The names that other CRDs of the group have.
-    fn names_in_use(&self, crd: &Value) -> Taken {
-        let mut taken = Taken::default();
+    fn names_in_use(&self, crd: &Value) -> NamesInUse {
+        let mut taken = NamesInUse::default();
         let group = group_of(crd);
         let custom = self.state.apis.catalog.custom();
         if let Some(unreadable) = custom.unreadable(group) {

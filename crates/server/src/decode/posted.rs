@@ -76,7 +76,7 @@ fn other_kind(
             expected.kind
         ))
     };
-    let duplicates = schema::decode::met_duplicates(schema, duplicates);
+    let duplicates = schema::decode::decoded_duplicates(schema, duplicates);
     let outcome = schema::decode::normalise(&mut object, schema);
     if let Some(error) = outcome.type_error(&json) {
         return Err(refused(error));

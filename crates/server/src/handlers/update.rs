@@ -222,9 +222,9 @@ fn patched(
     let current = kind.to_change(subresource, old)?;
     let schema = kind.subresource_schema(subresource);
     let patch = match patch_type {
-        JSON_PATCH => patch::Kind::Json,
-        MERGE_PATCH => patch::Kind::Merge,
-        _ => patch::Kind::StrategicMerge(schema),
+        JSON_PATCH => patch::PatchType::Json,
+        MERGE_PATCH => patch::PatchType::Merge,
+        _ => patch::PatchType::StrategicMerge(schema),
     };
     let strict = options.field_validation != FieldValidation::Ignore;
     let applied = patch::apply(patch, &current, body, strict)?;

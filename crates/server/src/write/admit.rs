@@ -199,7 +199,11 @@ impl WriteContext<'_> {
     }
 
     /// Allocates the cluster IPs and node ports of a Service; `None` for other kinds.
-    fn allocate(&self, object: &mut Value, old: Option<&Value>) -> Result<Option<AllocatedAddresses>, Status> {
+    fn allocate(
+        &self,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<Option<AllocatedAddresses>, Status> {
         if !self.is_service() || !matches!(self.subresource, Subresource::None) {
             return Ok(None);
         }

@@ -2,11 +2,12 @@
 
 use value::{Map, Str, Value};
 
-use super::super::managed::Managed;
+use super::super::managed::ManagedFieldsEntry;
 use super::{
-    FieldManagement, FieldSet, Managers, Operation, World, check, door, fields, fields_v1, kind, merge,
+    FieldManagement, FieldSet, ManagedFieldsOperation, Managers, World, check, fields, fields_v1, kind,
+    management, merge,
 };
-use crate::{Format, Kind, Link, ListOf, MapOf, Schema};
+use crate::{Link, ListOf, MapOf, Schema, StringEncoding, ValueType};
 
 const MANY: usize = 60_000;
 
@@ -86,7 +87,7 @@ fn numbers_of_all_types_have_one_order() {
 }
 
 #[test]
-fn many_managers_are_decoded_joined_and_shared_out() {
+fn many_managers_are_decoded_merged_and_compared() {
     const MANAGERS: usize = 20_000;
     let entry = |i: usize| {
         let fields = Value::map([("f:data", Value::map([(format!("f:k{i:07}"), Value::Map(Map::new()))]))]);
@@ -103,8 +104,8 @@ fn many_managers_are_decoded_joined_and_shared_out() {
     let mut managers = Managers::decode(&list).unwrap();
     assert_eq!(managers.iter().count(), MANAGERS);
     managers.cap_updaters(10);
-    let updaters: Vec<&Managed> =
-        managers.iter().filter(|entry| entry.manager.operation == Operation::Update).collect();
+    let updaters: Vec<&ManagedFieldsEntry> =
+        managers.iter().filter(|entry| entry.manager.operation == ManagedFieldsOperation::Update).collect();
     assert_eq!(updaters.len(), 10);
     let joint = updaters.iter().find(|entry| entry.manager.name == "ancient-changes").unwrap();
     assert_eq!(joint.fields.len(), MANAGERS / 2 - 9);
@@ -114,10 +115,10 @@ fn many_managers_are_decoded_joined_and_shared_out() {
     live.set_at(&["metadata", "uid"], "u");
     let mut new = with_data(MANAGERS..2 * MANAGERS);
     new.set_at(&["metadata", "uid"], "u");
-    let door: FieldManagement<'_> = door("ConfigMap", 5);
-    let kept = door.track(&live, &new, "late").unwrap();
-    let kept = Managers::decode(kept.as_list().unwrap()).unwrap();
-    assert_eq!(kept.iter().count(), 1, "what they owned is gone");
+    let management: FieldManagement<'_> = management("ConfigMap", 5);
+    let list = management.track(&live, &new, "late").unwrap();
+    let managers = Managers::decode(list.as_list().unwrap()).unwrap();
+    assert_eq!(managers.iter().count(), 1, "managers that own nothing are dropped");
 }
 
 #[test]
@@ -129,17 +130,17 @@ fn sets_of_sets_are_the_union() {
 }
 
 #[test]
-fn a_long_name_above_many_misfits_is_not_told_for_each() {
-    let of = |kind: Kind| Link::Shared(Schema { kind, ..Schema::default() }.into());
-    let text = of(Kind::String(Format::Plain));
-    let list = of(Kind::List(ListOf { items: text, list_type: None }));
-    let map = |values| Kind::Map(MapOf { values, key: None, atomic: false });
-    let schema = Schema { kind: map(of(map(list))), ..Schema::default() };
+fn errors_with_long_paths_are_limited_in_size() {
+    let of = |value_type: ValueType| Link::Shared(Schema { value_type, ..Schema::default() }.into());
+    let text = of(ValueType::String(StringEncoding::Plain));
+    let list = of(ValueType::List(ListOf { items: text, list_type: None }));
+    let map = |values| ValueType::Map(MapOf { values, key: None, atomic: false });
+    let schema = Schema { value_type: map(of(map(list))), ..Schema::default() };
     let name = "n".repeat(1 << 20);
     let lists = Value::map((0..50).map(|i| (format!("k{i}"), Value::list([1]))));
     let value = Value::map([(name.clone(), lists)]);
     // Each reported path is complete, but not all errors are reported.
-    let told = check(&value, &schema, true).unwrap_err().to_string();
-    assert_eq!(told.matches("expected string, got &value.valueUnstructured{Value:1}").count(), 4);
-    assert_eq!(told.matches(&format!(".{name}.k")).count(), 4);
+    let report = check(&value, &schema, true).unwrap_err().to_string();
+    assert_eq!(report.matches("expected string, got &value.valueUnstructured{Value:1}").count(), 4);
+    assert_eq!(report.matches(&format!(".{name}.k")).count(), 4);
 }

@@ -21,7 +21,7 @@ fn field_sets_are_read_and_written_as_they_were() {
 }
 
 #[test]
-fn field_sets_from_the_future_lose_what_is_not_known_and_broken_ones_are_refused() {
+fn unknown_path_elements_are_dropped_and_malformed_ones_rejected() {
     let read = |text: &str| fields_v1::decode(&json::parse(text.as_bytes()).unwrap());
     assert_eq!(show(&fields_v1::encode(&read(r#"{"f:a":{},"q:b":{}}"#).unwrap())), r#"{"f:a":{}}"#);
     for broken in [

@@ -11,7 +11,7 @@ fn compared(old: &str, new: &str, wanted: [&str; 3]) {
 }
 
 #[test]
-fn a_comparison_names_what_was_removed_modified_and_added() {
+fn a_comparison_lists_removed_modified_and_added_fields() {
     compared("{metadata: {name: a}}", "{metadata: {name: a}}", ["", "", ""]);
     compared(
         "{metadata: {labels: {a: x, b: w}}}",
@@ -43,7 +43,7 @@ fn a_comparison_names_what_was_removed_modified_and_added() {
 }
 
 #[test]
-fn items_that_are_called_the_same_are_one() {
+fn duplicate_items_are_compared_as_one() {
     let env = |items: &str| format!("{{spec: {{containers: [{{name: c, env: [{items}]}}]}}}}");
     let e = r#".spec.containers[name="c"].env[name="e"]"#;
     let (one, two, other) = ("{name: e}", "{name: e}, {name: e, value: x}", "{name: e}, {name: e, value: w}");
@@ -69,7 +69,7 @@ fn a_list_whose_items_have_no_key_is_not_compared() {
 }
 
 #[test]
-fn merged_items_keep_the_objects_order_unless_the_configuration_says_another() {
+fn merged_items_keep_the_objects_order_unless_the_configuration_orders_them() {
     for (object, config, wanted) in [
         ("[a, b, c]", "[]", "[a,b,c]"),
         ("[a, b, c]", "[b]", "[a,b,c]"),
@@ -107,7 +107,7 @@ fn a_configuration_wins_where_both_have_a_value_and_null_removes_no_parts() {
 }
 
 #[test]
-fn configurations_that_do_not_fit_are_refused_in_the_librarys_words() {
+fn invalid_configurations_are_rejected_with_the_librarys_messages() {
     for (config, wanted) in [
         ("{spec: {foo: 1}}", ".spec.foo: field not declared in schema"),
         ("{spec: {hostname: 5}}", ".spec.hostname: expected string, got &value.valueUnstructured{Value:5}"),

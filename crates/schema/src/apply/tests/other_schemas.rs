@@ -2,9 +2,9 @@
 
 use value::Value;
 
-use super::super::{FieldManagement, Refusal, Unconverted, Versions, check, fields};
+use super::super::{ApplyError, FieldManagement, ServedVersions, Unconverted, check, fields};
 use super::{Alone, NOTHING, parse, show};
-use crate::{Kind, Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema};
+use crate::{Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema, ValueType};
 
 /// A kind whose field `a` in `v1` is called `b` in `v2`.
 struct Renamed;
@@ -22,7 +22,10 @@ fn renamed(field: &'static str) -> Schema {
 }
 
 fn text() -> &'static Schema {
-    Box::leak(Box::new(Schema { kind: Kind::String(crate::Format::Plain), ..Schema::default() }))
+    Box::leak(Box::new(Schema {
+        value_type: ValueType::String(crate::StringEncoding::Plain),
+        ..Schema::default()
+    }))
 }
 
 fn custom(fields: Vec<(&'static str, Link)>, open: bool) -> Schema {
@@ -41,17 +44,21 @@ fn custom(fields: Vec<(&'static str, Link)>, open: bool) -> Schema {
     properties.sort_by(|a, b| a.name.cmp(&b.name));
     let rest = open.then(|| Link::Shared(std::sync::Arc::new(Schema::ANY)));
     Schema {
-        kind: Kind::Object(Object { properties: properties.into(), rest, ..Object::default() }),
+        value_type: ValueType::Object(Object { properties: properties.into(), rest, ..Object::default() }),
         ..Schema::default()
     }
 }
 
 /// Field management of the object itself in one version.
-fn door<'a>(api_version: &'a str, schema: &'a Schema, versions: &'a dyn Versions) -> FieldManagement<'a> {
+fn management<'a>(
+    api_version: &'a str,
+    schema: &'a Schema,
+    versions: &'a dyn ServedVersions,
+) -> FieldManagement<'a> {
     FieldManagement { api_version, schema, subresource: "", reset: &NOTHING, versions, now: 1 }
 }
 
-impl Versions for Renamed {
+impl ServedVersions for Renamed {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
         (api_version == "v1").then(|| &*Box::leak(Box::new(renamed("a"))))
     }
@@ -72,9 +79,9 @@ impl Versions for Renamed {
 }
 
 #[test]
-fn managers_of_other_versions_are_compared_in_theirs_and_forgotten_with_it() {
+fn managers_are_compared_in_their_version_and_dropped_with_it() {
     let schema = renamed("b");
-    let door = door("v2", &schema, &Renamed);
+    let management = management("v2", &schema, &Renamed);
     let entry = |manager: &str, version: &str| {
         format!(
             "{{manager: {manager}, operation: Apply, apiVersion: {version}, fieldsType: FieldsV1, fieldsV1: {{'f:a': {{}}}}}}"
@@ -87,17 +94,17 @@ fn managers_of_other_versions_are_compared_in_theirs_and_forgotten_with_it() {
     ));
     let empty = parse("{apiVersion: v2, kind: X}");
     let config = parse("{apiVersion: v2, kind: X, b: w}");
-    let status = door.apply(&live, &empty, &config, "two", false).unwrap_err().into_status();
+    let status = management.apply(&live, &empty, &config, "two", false).unwrap_err().into_status();
     assert_eq!(status.message(), r#"Apply failed with 1 conflict: conflict with "one": .a"#);
     // A manager that applies in a new version removes the fields it applied in the old one.
-    let applied = door.apply(&live, &empty, &empty, "one", false).unwrap();
+    let applied = management.apply(&live, &empty, &empty, "one", false).unwrap();
     assert_eq!(show(&applied.object), r#"{"apiVersion":"v2","kind":"X","metadata":{}}"#);
 }
 
 /// A kind that has `a` in `v1` and `b` in `v2`, and whose conversion changes only `apiVersion`.
 struct NothingConverts;
 
-impl Versions for NothingConverts {
+impl ServedVersions for NothingConverts {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
         Renamed.schema(api_version)
     }
@@ -113,9 +120,9 @@ impl Versions for NothingConverts {
 }
 
 #[test]
-fn what_a_managers_version_cannot_show_refuses_applies_and_keeps_the_owners_in_other_writes() {
+fn a_failed_conversion_rejects_applies_and_keeps_owners_in_updates() {
     let schema = renamed("b");
-    let door = door("v2", &schema, &NothingConverts);
+    let management = management("v2", &schema, &NothingConverts);
     let live = |version: &str, fields: &str| {
         parse(&format!(
             "{{apiVersion: v2, kind: X{fields}, metadata: {{uid: u, managedFields: [{{manager: one, operation: Apply, apiVersion: {version}, fieldsType: FieldsV1, fieldsV1: {{'f:a': {{}}}}}}]}}}}"
@@ -128,23 +135,25 @@ fn what_a_managers_version_cannot_show_refuses_applies_and_keeps_the_owners_in_o
         (live("v1", ", b: x"), ".b: field not declared in schema"),
         (live("v1", ""), "failed to convert new object: .b: field not declared in schema"),
     ] {
-        let refusal = door.apply(&live, &empty, &config, "two", true).unwrap_err();
-        assert_eq!(refusal, Refusal::Failed(why.to_owned()));
+        let refusal = management.apply(&live, &empty, &config, "two", true).unwrap_err();
+        assert_eq!(refusal, ApplyError::Failed(why.to_owned()));
         let mut new = live.clone();
         new.set_at(&["b"], "changed");
-        assert_eq!(door.track(&live, &new, "web").as_ref(), live.at(&["metadata", "managedFields"]));
+        assert_eq!(management.track(&live, &new, "web").as_ref(), live.at(&["metadata", "managedFields"]));
     }
 }
 
 #[test]
-fn custom_schemas_may_keep_unknown_fields_and_have_atomic_maps() {
+fn custom_schemas_may_preserve_unknown_fields_and_have_atomic_maps() {
     let strings = || Link::Node(text());
     let items = Schema {
-        kind: Kind::List(ListOf { items: strings(), list_type: Some(ListType::Set) }),
+        value_type: ValueType::List(ListOf { items: strings(), list_type: Some(ListType::Set) }),
         ..Schema::default()
     };
-    let whole =
-        Schema { kind: Kind::Map(MapOf { values: strings(), key: None, atomic: true }), ..Schema::default() };
+    let whole = Schema {
+        value_type: ValueType::Map(MapOf { values: strings(), key: None, atomic: true }),
+        ..Schema::default()
+    };
     let schema =
         custom(vec![("set", Link::Shared(items.into())), ("whole", Link::Shared(whole.into()))], true);
     let value = parse("{set: [a], whole: {k: v}, free: {x: {q: 1}, list: [1, {z: 2}]}}");
@@ -154,7 +163,7 @@ fn custom_schemas_may_keep_unknown_fields_and_have_atomic_maps() {
 }
 
 #[test]
-fn fields_of_what_has_become_atomic_are_joined() {
+fn owned_fields_are_merged_when_their_parent_becomes_atomic() {
     let mut schema = custom(
         vec![
             ("apiVersion", Link::Node(text())),
@@ -163,7 +172,11 @@ fn fields_of_what_has_become_atomic_are_joined() {
                 "m",
                 Link::Shared(
                     Schema {
-                        kind: Kind::Map(MapOf { values: Link::Node(text()), key: None, atomic: false }),
+                        value_type: ValueType::Map(MapOf {
+                            values: Link::Node(text()),
+                            key: None,
+                            atomic: false,
+                        }),
                         ..Schema::default()
                     }
                     .into(),
@@ -172,13 +185,13 @@ fn fields_of_what_has_become_atomic_are_joined() {
         ],
         false,
     );
-    let Kind::Object(object) = &mut schema.kind else { panic!() };
+    let ValueType::Object(object) = &mut schema.value_type else { panic!() };
     object.properties[2].map_type = Some(MapType::Atomic);
-    let door = door("v1", &schema, &Alone);
+    let management = management("v1", &schema, &Alone);
     let live = parse(
         "{apiVersion: v1, kind: X, m: {a: x, b: x}, metadata: {uid: u, managedFields: [{manager: one, operation: Apply, \
          apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {'f:m': {'f:a': {}}}}]}}",
     );
-    let list = door.track(&live, &live, "web").unwrap();
+    let list = management.track(&live, &live, "web").unwrap();
     assert_eq!(show(list.as_list().unwrap()[0].get("fieldsV1").unwrap()), r#"{"f:m":{}}"#);
 }

@@ -3,20 +3,20 @@
 use value::Value;
 
 use super::super::{
-    Element, FieldManagement, Manager, Managers, Operation, Refusal, Replicas, Reset, same_but_for_times,
-    to_scale, to_workload,
+    ApplyError, Element, FieldManagement, ManagedFieldsOperation, Manager, Managers, Replicas, Reset,
+    same_but_for_times, to_scale, to_workload,
 };
-use super::{World, door, parse, show};
+use super::{World, management, parse, show};
 
 #[test]
-fn a_first_apply_creates_and_owns_what_it_says() {
+fn the_first_apply_creates_the_object_and_owns_its_fields() {
     World::new("ConfigMap")
         .apply("one", "{metadata: {name: a, labels: {l: x}}, data: {k: v}}")
         .owned(&["one Apply 01 .data.k .metadata.labels.l"]);
 }
 
 #[test]
-fn who_applies_the_same_value_shares_it_and_keeps_it_until_both_let_go() {
+fn a_field_applied_by_two_managers_stays_until_both_drop_it() {
     let mut world = World::new("ConfigMap");
     world.apply("one", "{data: {k: v, own: o}}").apply("two", "{data: {k: v}}");
     world.owned(&["two Apply never .data.k", "one Apply 01 .data.k .data.own"]);
@@ -25,7 +25,7 @@ fn who_applies_the_same_value_shares_it_and_keeps_it_until_both_let_go() {
 }
 
 #[test]
-fn a_field_of_somebody_else_is_a_conflict_unless_forced() {
+fn a_field_of_another_manager_is_a_conflict_unless_forced() {
     let mut world = World::new("ConfigMap");
     world.apply("one", "{data: {a: x, b: x}}");
     world.refuses("two", "{data: {a: w}}", r#"Apply failed with 1 conflict: conflict with "one": .data.a"#);
@@ -40,7 +40,7 @@ fn a_field_of_somebody_else_is_a_conflict_unless_forced() {
 }
 
 #[test]
-fn the_answer_to_a_conflict_names_managers_and_fields() {
+fn a_conflict_status_names_managers_and_fields() {
     let mut world = World::new("Deployment");
     world.update("kubectl-create", "{spec: {replicas: 1}}");
     let refusal = world.try_apply("two", "{spec: {replicas: 2}}", false).unwrap_err();
@@ -56,7 +56,7 @@ fn the_answer_to_a_conflict_names_managers_and_fields() {
 }
 
 #[test]
-fn an_update_takes_what_it_changes_and_removes_what_it_drops() {
+fn an_update_owns_changed_fields_and_disowns_removed_ones() {
     let mut world = World::new("ConfigMap");
     world.apply("one", "{data: {a: x, b: x, c: x}}").update("web", "{data: {a: w, b: x}}");
     world.owned(&["one Apply 01 .data.b", "web Update 02 .data.a"]);
@@ -68,14 +68,14 @@ fn an_update_takes_what_it_changes_and_removes_what_it_drops() {
 }
 
 #[test]
-fn a_created_object_is_its_creators() {
+fn the_creator_owns_the_fields_of_a_created_object() {
     World::new("ConfigMap")
         .update("web", "{metadata: {name: a, labels: {l: x}}, data: {k: v}}")
         .owned(&["web Update 01 .data .data.k .metadata.labels .metadata.labels.l"]);
 }
 
 #[test]
-fn an_object_that_nobody_owns_is_owned_from_the_first_apply_on() {
+fn the_first_apply_records_owners_of_an_object_without_managers() {
     let mut world = World::new("ConfigMap");
     world.live = world.typed("{metadata: {uid: u, name: a}, data: {k: v}}");
     world.update("web", "{data: {k: w}}").owned(&[]);
@@ -90,7 +90,7 @@ fn an_object_that_nobody_owns_is_owned_from_the_first_apply_on() {
 }
 
 #[test]
-fn items_no_longer_applied_go_unless_somebody_has_a_part_of_them() {
+fn items_no_longer_applied_are_removed_unless_another_manager_owns_a_part() {
     let mut world = World::new("Deployment");
     let config =
         |containers: &str| format!("{{spec: {{template: {{spec: {{containers: [{containers}]}}}}}}}}");
@@ -121,7 +121,7 @@ fn applying_again_changes_neither_object_nor_time() {
 }
 
 #[test]
-fn what_one_removed_and_an_updater_set_stays() {
+fn a_field_set_by_an_update_stays_when_apply_drops_it() {
     let mut world = World::new("Deployment");
     world.apply("one", "{spec: {replicas: 1, minReadySeconds: 5}}");
     world.update("scaler", "{spec: {replicas: 7, minReadySeconds: 5}}");
@@ -130,7 +130,7 @@ fn what_one_removed_and_an_updater_set_stays() {
 }
 
 #[test]
-fn a_struct_no_longer_applied_goes_with_what_nobody_owns_in_it() {
+fn a_struct_no_longer_applied_is_removed_with_its_unowned_fields() {
     let mut world = World::new("Pod");
     world.apply("one", "{spec: {securityContext: {runAsUser: 1}}}");
     // An untracked change, such as defaulting, adds a field.
@@ -147,13 +147,13 @@ fn configurations_of_another_kind_or_with_managed_fields_are_refused() {
     let mut world = World::new("ConfigMap");
     let mut config = world.typed("{data: {a: b}}");
     config.set_at(&["kind"], "Secret");
-    let door = door("ConfigMap", 1);
+    let management = management("ConfigMap", 1);
     let refuse = |config: &Value| {
-        door.apply(&world.live, &World::empty("ConfigMap"), config, "one", false).unwrap_err()
+        management.apply(&world.live, &World::empty("ConfigMap"), config, "one", false).unwrap_err()
     };
-    assert_eq!(refuse(&config), Refusal::BadRequest("invalid object type: /v1, Kind=Secret".to_owned()));
+    assert_eq!(refuse(&config), ApplyError::BadRequest("invalid object type: /v1, Kind=Secret".to_owned()));
     let config = parse("{apiVersion: v1, kind: ConfigMap, metadata: {managedFields: []}}");
-    assert_eq!(refuse(&config), Refusal::BadRequest("metadata.managedFields must be nil".to_owned()));
+    assert_eq!(refuse(&config), ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
     let config = parse("{apiVersion: v1, kind: ConfigMap, metadata: {name: o, namespace: s}, x: w}");
     assert_eq!(
         refuse(&config).into_status().message(),
@@ -179,7 +179,7 @@ fn clients_may_set_and_reset_managed_fields_and_broken_ones_change_nothing() {
 }
 
 #[test]
-fn the_oldest_updaters_are_joined() {
+fn the_oldest_update_managers_are_merged() {
     let mut world = World::new("ConfigMap");
     let data = |count: usize| (0..count).map(|i| format!("k{i}: v")).collect::<Vec<_>>().join(", ");
     for count in 1..=12 {
@@ -192,7 +192,7 @@ fn the_oldest_updaters_are_joined() {
 }
 
 #[test]
-fn kubectl_takes_over_what_it_applied_on_the_clients_side() {
+fn kubectl_takes_over_fields_of_its_client_side_apply() {
     let last = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}"#;
     let annotated = |k: &str, other: &str| {
         format!(
@@ -225,9 +225,9 @@ fn kubectl_takes_over_what_it_applied_on_the_clients_side() {
 }
 
 #[test]
-fn fields_that_cannot_be_written_through_a_door_are_not_owned_there() {
+fn fields_that_a_subresource_cannot_write_are_not_owned_through_it() {
     let reset = Reset::without(&["spec", "metadata.labels"]);
-    let status = FieldManagement { subresource: "status", reset: &reset, ..door("Deployment", 1) };
+    let status = FieldManagement { subresource: "status", reset: &reset, ..management("Deployment", 1) };
     let live = World::empty("Deployment");
     let mut new = live.clone();
     new.set_at(&["spec", "replicas"], 3);
@@ -250,7 +250,7 @@ impl Replicas for Apps {
 }
 
 #[test]
-fn a_scale_shows_who_owns_the_replicas_and_gives_them_back() {
+fn scale_maps_ownership_of_replicas_to_the_workload_and_back() {
     let entry = |manager: &str, operation: &str, fields: &str| {
         format!(
             "{{manager: {manager}, operation: {operation}, apiVersion: apps/v1, fieldsType: FieldsV1, fieldsV1: {{'f:spec': {{{fields}}}}}}}"
@@ -271,11 +271,11 @@ fn a_scale_shows_who_owns_the_replicas_and_gives_them_back() {
     scale = Managers::default();
     let manager = Manager {
         name: "scaler".into(),
-        operation: Operation::Update,
+        operation: ManagedFieldsOperation::Update,
         subresource: "scale".into(),
         ..one.manager
     };
-    scale.put(super::super::Managed { manager, time: Some(5), fields: one.fields });
+    scale.put(super::super::ManagedFieldsEntry { manager, time: Some(5), fields: one.fields });
     let after = to_workload(&workload, &scale, "apps/v1", &Apps).encode().unwrap();
     let shown: Vec<String> = after
         .as_list()
@@ -294,7 +294,7 @@ fn a_scale_shows_who_owns_the_replicas_and_gives_them_back() {
 }
 
 #[test]
-fn times_alone_are_no_difference() {
+fn managed_fields_that_differ_only_in_times_are_equal() {
     let entry = |time: &str, manager: &str| parse(&format!("[{{manager: {manager}{time}}}]"));
     let (a, b, c) = (entry("", "x"), entry(", time: '2026-01-01T00:00:00Z'", "x"), entry("", "y"));
     let list = |v: &Value| v.as_list().unwrap().to_vec();

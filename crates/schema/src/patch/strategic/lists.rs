@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use value::{Map, Str, Value, go, write};
 
 use super::{
-    DIRECTIVE, Error, MergeSchema, Rule, SET_ELEMENT_ORDER, Work, directive_field, merge_list_field,
-    merge_maps, without_directives,
+    DIRECTIVE, Error, MergeBudget, MergeRule, MergeSchema, SET_ELEMENT_ORDER, directive_field,
+    merge_list_field, merge_maps, without_directives,
 };
 
 /// Merges the lists that have `$setElementOrder` directives and removes both from the patch.
@@ -14,7 +14,7 @@ pub(super) fn merge_ordered<S: MergeSchema>(
     original: &mut Map,
     patch: &mut Map,
     schema: S,
-    work: &mut Work,
+    work: &mut MergeBudget,
 ) -> Result<(), Error> {
     let directives: Vec<Str> = patch.keys().filter(|k| k.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
     for directive in directives {
@@ -65,9 +65,9 @@ impl From<Vec<Value>> for Merged {
 pub(super) fn merge_lists<S: MergeSchema>(
     original: Vec<Value>,
     patch: Vec<Value>,
-    rule: &Rule<S>,
+    rule: &MergeRule<S>,
     deletes: bool,
-    work: &mut Work,
+    work: &mut MergeBudget,
 ) -> Result<Merged, Error> {
     work.on(original.len() + patch.len())?;
     if original.is_empty() && patch.is_empty() {
@@ -76,9 +76,9 @@ pub(super) fn merge_lists<S: MergeSchema>(
     if element_type(&[&original, &patch])? != "map[string]interface {}" {
         if deletes {
             let gone: HashSet<String> = patch.iter().map(identity).collect();
-            let kept: Vec<Value> =
+            let remaining: Vec<Value> =
                 original.into_iter().filter(|item| !gone.contains(&identity(item))).collect();
-            return Ok(kept.into());
+            return Ok(remaining.into());
         }
         let mut seen = HashSet::new();
         let both = original.iter().chain(&patch);
@@ -87,22 +87,22 @@ pub(super) fn merge_lists<S: MergeSchema>(
         return interleave(named, rest, &patch, &original, None).map(Merged::from);
     }
     let Some(key) = rule.merge_key.as_deref() else {
-        let word = rule.schema.kind_word();
+        let word = rule.schema.go_kind();
         return Err(Error::Other(format!("cannot merge lists without merge key for {word}")));
     };
     let length = original.len();
     let (original, patch) = directives(original, patch, key)?;
     let mut merged = original.clone();
-    let mut places = Places::of(&merged, Some(key));
+    let mut positions = ItemPositions::of(&merged, Some(key));
     for item in &patch {
         let item = object(item)?;
         let id = item.get(key).ok_or_else(|| Error::no_merge_key(item, key))?;
-        if let Some(slot) = places.get_id(id).and_then(|at| merged.get_mut(at)) {
+        if let Some(slot) = positions.get_id(id).and_then(|at| merged.get_mut(at)) {
             if let Value::Map(old) = std::mem::take(slot) {
                 *slot = Value::Map(merge_maps(old, item.clone(), rule.schema, work)?);
             }
         } else {
-            places.note(id, merged.len());
+            positions.note(id, merged.len());
             merged.push(Value::Map(item.clone()));
         }
     }
@@ -188,13 +188,13 @@ fn partition(
     {
         return Err(Error::Other(format!("value for key {at} is not a map")));
     }
-    let places = Places::of(list, key);
+    let positions = ItemPositions::of(list, key);
     let (mut named, mut rest) = (Vec::new(), Vec::new());
     for item in items {
         if let Some(key) = key {
             id(&item, key)?;
         }
-        if places.get(&item).is_some() { named.push(item) } else { rest.push(item) }
+        if positions.get(&item).is_some() { named.push(item) } else { rest.push(item) }
     }
     Ok((named, rest))
 }
@@ -213,7 +213,7 @@ fn interleave(
             id(item, key)?;
         }
     }
-    let (order, live) = (Places::of(order, key), Places::of(live, key));
+    let (order, live) = (ItemPositions::of(order, key), ItemPositions::of(live, key));
     named.sort_by_cached_key(|item| order.get(item).unwrap_or(usize::MAX));
     rest.sort_by_cached_key(|item| live.get(item).unwrap_or(usize::MAX));
     let mut out = Vec::with_capacity(named.len() + rest.len());
@@ -264,29 +264,29 @@ fn id<'a>(item: &'a Value, key: &str) -> Result<&'a Value, Error> {
 }
 
 /// Index of the first occurrence of each item. Clients control the length of lists, so lookups must not scan them.
-struct Places<'k> {
+struct ItemPositions<'k> {
     key: Option<&'k str>,
-    places: HashMap<String, usize>,
+    positions: HashMap<String, usize>,
 }
 
-impl<'k> Places<'k> {
+impl<'k> ItemPositions<'k> {
     /// Indexes items by their merge key, or by value if there is none.
     fn of(list: &[Value], key: Option<&'k str>) -> Self {
-        let mut places = Places { key, places: HashMap::with_capacity(list.len()) };
+        let mut positions = ItemPositions { key, positions: HashMap::with_capacity(list.len()) };
         for (at, item) in list.iter().enumerate() {
             if let Some(id) = key.map_or(Some(item), |key| item.get(key)) {
-                places.note(id, at);
+                positions.note(id, at);
             }
         }
-        places
+        positions
     }
 
     fn note(&mut self, id: &Value, at: usize) {
-        self.places.entry(identity(id)).or_insert(at);
+        self.positions.entry(identity(id)).or_insert(at);
     }
 
     fn get_id(&self, id: &Value) -> Option<usize> {
-        self.places.get(&identity(id)).copied()
+        self.positions.get(&identity(id)).copied()
     }
 
     fn get(&self, item: &Value) -> Option<usize> {

@@ -11,19 +11,19 @@ enum Toy {
     Number,
 }
 
-fn rule(schema: Toy, merge: bool, merge_key: Option<&str>) -> Rule<Toy> {
-    Rule { schema, merge, replace: false, merge_key: merge_key.map(Str::from) }
+fn rule(schema: Toy, merge: bool, merge_key: Option<&str>) -> MergeRule<Toy> {
+    MergeRule { schema, merge, replace: false, merge_key: merge_key.map(Str::from) }
 }
 
 impl MergeSchema for Toy {
-    fn object_field(self, name: &str) -> Result<Rule<Self>, String> {
+    fn object_field(self, name: &str) -> Result<MergeRule<Self>, String> {
         let name_of = match self {
             Toy::Item => "MergeItem",
             Toy::Raw => "",
             Toy::Map | Toy::Number => {
                 return Err(format!(
                     "merging an object in json but data type is not struct, instead is: {}",
-                    self.kind_word()
+                    self.go_kind()
                 ));
             }
         };
@@ -35,7 +35,7 @@ impl MergeSchema for Toy {
             (Toy::Item, "mergingIntList") => rule(Toy::Number, true, None),
             (Toy::Item, "nonMergingIntList") => rule(Toy::Number, false, None),
             (Toy::Item, "simpleMap") => rule(Toy::Map, false, None),
-            (Toy::Item, "replacingItem") => Rule { replace: true, ..rule(Toy::Raw, false, None) },
+            (Toy::Item, "replacingItem") => MergeRule { replace: true, ..rule(Toy::Raw, false, None) },
             (Toy::Item, "jsonItem") => rule(Toy::Raw, false, None),
             _ => {
                 return Err(format!(
@@ -45,17 +45,17 @@ impl MergeSchema for Toy {
         })
     }
 
-    fn list_field(self, name: &str) -> Result<Rule<Self>, String> {
+    fn list_field(self, name: &str) -> Result<MergeRule<Self>, String> {
         match self.object_field(name)? {
             rule if name == "simpleMap" => {
                 let _ = rule;
-                Err(format!("expected slice or array type, but got: {}", self.kind_word()))
+                Err(format!("expected slice or array type, but got: {}", self.go_kind()))
             }
             rule => Ok(rule),
         }
     }
 
-    fn kind_word(self) -> &'static str {
+    fn go_kind(self) -> &'static str {
         match self {
             Toy::Item | Toy::Raw => "struct",
             Toy::Map => "map",

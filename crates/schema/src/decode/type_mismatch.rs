@@ -7,39 +7,39 @@
 use std::borrow::Cow;
 
 /// Limit on recorded type errors.
-pub(super) const MOST: usize = 100;
+pub(super) const MAX_MISMATCHES: usize = 100;
 
 /// Prefix of Go's error for numbers.
 const NUMBER: &str = "json: cannot unmarshal number ";
 
 /// A value that does not fit its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct TypeMismatch {
     /// Its path, formatted as in strict errors.
-    pub(super) place: String,
+    pub(super) path: String,
     /// The message of Go's decoder.
-    pub(super) words: String,
+    pub(super) message: String,
     /// Whether the decoder stops there.
     pub(super) ends: bool,
 }
 
 /// The error to report: the first in the JSON `text`, or, without a text, the first in the order of names.
-pub(super) fn told(misfits: &[Misfit], text: &[u8]) -> Option<String> {
-    let ends = misfits.iter().any(|misfit| misfit.ends);
-    let candidates: Vec<&Misfit> = misfits.iter().filter(|misfit| misfit.ends == ends).collect();
+pub(super) fn first_error(mismatches: &[TypeMismatch], text: &[u8]) -> Option<String> {
+    let ends = mismatches.iter().any(|mismatch| mismatch.ends);
+    let candidates: Vec<&TypeMismatch> = mismatches.iter().filter(|mismatch| mismatch.ends == ends).collect();
     if text.is_empty() {
-        return candidates.first().map(|misfit| misfit.words.clone());
+        return candidates.first().map(|mismatch| mismatch.message.clone());
     }
-    let places: Vec<&str> = candidates.iter().map(|misfit| misfit.place.as_str()).collect();
-    let offsets = value::json::offsets(text, &places);
-    let (offset, misfit) = offsets.into_iter().zip(candidates).min_by_key(|(offset, _)| *offset)?;
-    Some(as_written(&misfit.words, text.get(offset..).unwrap_or_default()).into_owned())
+    let paths: Vec<&str> = candidates.iter().map(|mismatch| mismatch.path.as_str()).collect();
+    let offsets = value::json::offsets(text, &paths);
+    let (offset, mismatch) = offsets.into_iter().zip(candidates).min_by_key(|(offset, _)| *offset)?;
+    Some(as_written(&mismatch.message, text.get(offset..).unwrap_or_default()).into_owned())
 }
 
 /// Replaces the number in the message by its literal, such as `6e2`, in `text`, which starts with the number's key.
-fn as_written<'a>(words: &'a str, text: &[u8]) -> Cow<'a, str> {
+fn as_written<'a>(message: &'a str, text: &[u8]) -> Cow<'a, str> {
     let written = || {
-        let rest = words.strip_prefix(NUMBER)?.split_once(" into ")?.1;
+        let rest = message.strip_prefix(NUMBER)?.split_once(" into ")?.1;
         let quote = text.iter().skip(1).position(|byte| *byte == b'"')?;
         let value = text.get(quote + 2..)?.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
         let is_part = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
@@ -48,9 +48,9 @@ fn as_written<'a>(words: &'a str, text: &[u8]) -> Cow<'a, str> {
         Some(format!("{NUMBER}{number} into {rest}"))
     };
     match written() {
-        Some(written) if !words.strip_prefix(NUMBER).is_some_and(|rest| rest.starts_with("into ")) => {
+        Some(written) if !message.strip_prefix(NUMBER).is_some_and(|rest| rest.starts_with("into ")) => {
             Cow::Owned(written)
         }
-        _ => Cow::Borrowed(words),
+        _ => Cow::Borrowed(message),
     }
 }

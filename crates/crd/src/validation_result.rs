@@ -1,4 +1,4 @@
-//! [`Verdict`]: the result of validating a value, and how its problems are reported.
+//! [`ValidationResult`]: the result of validating a value, and how its problems are reported.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,39 +14,41 @@ use super::defaults::size;
 pub(super) const MAX_PROBLEMS: usize = 1000;
 
 /// Limit on the bytes of all problems, including their values, that are stored and reported. The first problem is always reported.
-pub(super) const MAX_TOLD: usize = 1 << 20;
+pub(super) const MAX_REPORTED_BYTES: usize = 1 << 20;
 
 /// Longest part of a key, in bytes, that is shown in a path.
 const MAX_SHOWN: usize = 1024;
 
 /// Path of a value, relative to the root of the validated value.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum ValuePath<'a> {
     Root,
-    Field(&'a Place<'a>, &'a str),
+    Field(&'a ValuePath<'a>, &'a str),
     /// A map value. The library writes it with a leading dot even at the root.
-    Entry(&'a Place<'a>, &'a str),
-    Index(&'a Place<'a>, usize),
+    Entry(&'a ValuePath<'a>, &'a str),
+    Index(&'a ValuePath<'a>, usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for ValuePath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Root => Ok(()),
-            Place::Field(Place::Root, name) => f.write_str(shown(name)),
-            Place::Field(parent, name) | Place::Entry(parent, name) => write!(f, "{parent}.{}", shown(name)),
-            Place::Index(parent, index) => write!(f, "{parent}[{index}]"),
+            ValuePath::Root => Ok(()),
+            ValuePath::Field(ValuePath::Root, name) => f.write_str(shown(name)),
+            ValuePath::Field(parent, name) | ValuePath::Entry(parent, name) => {
+                write!(f, "{parent}.{}", shown(name))
+            }
+            ValuePath::Index(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
 }
 
 /// Whether the limit of reported errors is reached.
 pub(super) fn is_full(errors: &FieldErrors) -> bool {
-    errors.len() >= MAX_PROBLEMS || errors.iter().map(told_bytes).sum::<usize>() > MAX_TOLD
+    errors.len() >= MAX_PROBLEMS || errors.iter().map(reported_bytes).sum::<usize>() > MAX_REPORTED_BYTES
 }
 
 /// Approximate length of an error in the response, in bytes.
-fn told_bytes(error: &FieldError) -> usize {
+fn reported_bytes(error: &FieldError) -> usize {
     error.field.len() + error.detail.len() + error.bad_value.as_ref().map_or(0, size)
 }
 
@@ -61,12 +63,12 @@ pub(super) struct Problem<'a> {
     pub(super) field: Option<String>,
     pub(super) kind: FieldErrorKind,
     pub(super) value: Option<Value>,
-    pub(super) words: Words<'a>,
+    pub(super) text: ProblemText<'a>,
 }
 
 /// The text of a problem. Text that depends on the length of the CRD is built only when it is reported, because most problems found in
 /// alternatives never are.
-pub(super) enum Words<'a> {
+pub(super) enum ProblemText<'a> {
     /// The message, which is also the detail.
     Plain(String),
     /// A detail that differs from the message.
@@ -80,35 +82,35 @@ pub(super) enum Words<'a> {
 impl Problem<'_> {
     /// How many bytes the problem holds, including its value. Text borrowed from the CRD is not counted.
     fn bytes(&self) -> usize {
-        let words = match &self.words {
-            Words::Plain(message) => message.len(),
-            Words::Both { detail, message } => detail.len() + message.len(),
-            Words::OneOf(_) | Words::Match(_) => 0,
+        let text = match &self.text {
+            ProblemText::Plain(message) => message.len(),
+            ProblemText::Both { detail, message } => detail.len() + message.len(),
+            ProblemText::OneOf(_) | ProblemText::Match(_) => 0,
         };
-        words + self.field.as_ref().map_or(0, String::len) + self.value.as_ref().map_or(0, size)
+        text + self.field.as_ref().map_or(0, String::len) + self.value.as_ref().map_or(0, size)
     }
 
     /// The detail, and the message that identifies duplicates.
-    fn told(&self) -> (String, String) {
-        let place = self.field.as_deref().unwrap_or_default();
-        match &self.words {
-            Words::Plain(message) => (message.clone(), message.clone()),
-            Words::Both { detail, message } => (detail.clone(), message.clone()),
-            Words::OneOf(values) => {
-                let words: Vec<String> = values
+    fn detail_and_message(&self) -> (String, String) {
+        let path = self.field.as_deref().unwrap_or_default();
+        match &self.text {
+            ProblemText::Plain(message) => (message.clone(), message.clone()),
+            ProblemText::Both { detail, message } => (detail.clone(), message.clone()),
+            ProblemText::OneOf(values) => {
+                let allowed: Vec<String> = values
                     .iter()
                     .map(|allowed| match allowed {
                         Value::String(text) => text.to_string(),
                         other => write::to_string(other),
                     })
                     .collect();
-                let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                let detail = FieldError::not_supported(&value::Path::root(), Value::Null, &words).detail;
-                let message = format!("{place} in body should be one of {detail}");
+                let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
+                let detail = FieldError::not_supported(&value::Path::root(), Value::Null, &allowed).detail;
+                let message = format!("{path} in body should be one of {detail}");
                 (detail, message)
             }
-            Words::Match(pattern) => {
-                let message = format!("{place} in body should match '{pattern}'");
+            ProblemText::Match(pattern) => {
+                let message = format!("{path} in body should match '{pattern}'");
                 (message.clone(), message)
             }
         }
@@ -117,127 +119,133 @@ impl Problem<'_> {
 
 /// Settings of one validation.
 #[derive(Clone, Copy)]
-pub(super) struct Walk<'b> {
+pub(super) struct ValidationSettings<'b> {
     /// Counts every comparison of a value with a schema.
     pub(super) meter: &'b Meter<'b>,
     /// Whether to describe problems. Most alternatives of `oneOf` and `anyOf` fail, and only problems of the best match are reported.
     pub(super) describes: bool,
 }
 
-impl Walk<'_> {
+impl ValidationSettings<'_> {
     /// The settings without descriptions of problems.
     pub(super) fn silently(self) -> Self {
-        Walk { describes: false, ..self }
+        ValidationSettings { describes: false, ..self }
     }
 
     /// Settings for the parts of a value, which are not described once the limit of problems is reached.
-    pub(super) fn inside(self, verdict: &Verdict<'_>) -> Self {
-        Walk { describes: self.describes && verdict.has_room(), ..self }
+    pub(super) fn inside(self, result: &ValidationResult<'_>) -> Self {
+        ValidationSettings { describes: self.describes && result.has_room(), ..self }
     }
 }
 
 /// The result of validating a value. Alternatives are compared by `matched`, the number of checks that matched.
 #[derive(Default)]
-pub(super) struct Verdict<'a> {
+pub(super) struct ValidationResult<'a> {
     /// Each problem with the number of bytes it holds.
     problems: Vec<(usize, Problem<'a>)>,
     /// The bytes that all problems hold.
     bytes: usize,
     pub(super) matched: u64,
     /// Whether a check failed, even if it is not described.
-    wrong: bool,
+    failed: bool,
     describes: bool,
 }
 
-impl<'a> Verdict<'a> {
-    pub(super) fn new(walk: Walk<'_>) -> Self {
-        Verdict { describes: walk.describes, ..Verdict::default() }
+impl<'a> ValidationResult<'a> {
+    pub(super) fn new(settings: ValidationSettings<'_>) -> Self {
+        ValidationResult { describes: settings.describes, ..ValidationResult::default() }
     }
 
     pub(super) fn is_valid(&self) -> bool {
-        !self.wrong
+        !self.failed
     }
 
     /// Whether another problem can be stored and reported.
     fn has_room(&self) -> bool {
-        self.problems.len() < MAX_PROBLEMS && self.bytes <= MAX_TOLD
+        self.problems.len() < MAX_PROBLEMS && self.bytes <= MAX_REPORTED_BYTES
     }
 
     /// Discards all problems, because the value did not change.
-    pub(super) fn forgive(&mut self) {
+    pub(super) fn discard_problems(&mut self) {
         self.problems.clear();
         self.bytes = 0;
-        self.wrong = false;
+        self.failed = false;
     }
 
-    pub(super) fn merge(&mut self, other: Verdict<'a>) {
+    pub(super) fn merge(&mut self, other: ValidationResult<'a>) {
         self.matched += other.matched;
-        self.wrong |= other.wrong;
+        self.failed |= other.failed;
         for (bytes, problem) in other.problems {
             if !self.has_room() {
                 break;
             }
-            self.keep(bytes, problem);
+            self.store(bytes, problem);
         }
     }
 
-    fn keep(&mut self, bytes: usize, problem: Problem<'a>) {
+    fn store(&mut self, bytes: usize, problem: Problem<'a>) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.problems.push((bytes, problem));
     }
 
     pub(super) fn push(&mut self, problem: impl FnOnce() -> Problem<'a>) {
-        self.wrong = true;
+        self.failed = true;
         if self.describes && self.has_room() {
             let problem = problem();
-            self.keep(problem.bytes(), problem);
+            self.store(problem.bytes(), problem);
         }
     }
 
-    pub(super) fn wrong(
+    pub(super) fn add_problem(
         &mut self,
-        place: &Place<'_>,
+        path: &ValuePath<'_>,
         kind: FieldErrorKind,
         value: impl Into<Value>,
         message: fmt::Arguments<'_>,
     ) {
         self.push(|| Problem {
-            field: Some(place.to_string()),
+            field: Some(path.to_string()),
             kind,
             value: Some(value.into()),
-            words: Words::Plain(message.to_string()),
+            text: ProblemText::Plain(message.to_string()),
         });
     }
 
-    pub(super) fn invalid(&mut self, place: &Place<'_>, value: impl Into<Value>, words: fmt::Arguments<'_>) {
-        self.wrong(place, FieldErrorKind::Invalid, value, format_args!("{place} in body {words}"));
+    /// Adds a problem with the message "PATH in body REQUIREMENT".
+    pub(super) fn invalid(
+        &mut self,
+        path: &ValuePath<'_>,
+        value: impl Into<Value>,
+        requirement: fmt::Arguments<'_>,
+    ) {
+        self.add_problem(path, FieldErrorKind::Invalid, value, format_args!("{path} in body {requirement}"));
     }
 
     /// Adds a problem of the object as a whole.
-    pub(super) fn whole(&mut self, message: fmt::Arguments<'_>) {
+    pub(super) fn add_object_problem(&mut self, message: fmt::Arguments<'_>) {
         self.push(|| Problem {
             field: None,
             kind: FieldErrorKind::Invalid,
             value: Some("".into()),
-            words: Words::Plain(message.to_string()),
+            text: ProblemText::Plain(message.to_string()),
         });
     }
 
-    pub(super) fn wrong_type(&mut self, place: &Place<'_>, wanted: &str, found: &str) {
+    pub(super) fn wrong_type(&mut self, path: &ValuePath<'_>, expected: &str, found: &str) {
         if self.describes {
             let found_text = quote(found);
-            let message = format_args!("{place} in body must be of type {wanted}: {found_text}");
-            self.wrong(place, FieldErrorKind::TypeInvalid, found, message);
+            let message = format_args!("{path} in body must be of type {expected}: {found_text}");
+            self.add_problem(path, FieldErrorKind::TypeInvalid, found, message);
         }
-        self.wrong = true;
+        self.failed = true;
     }
 }
 
 /// Reports each distinct problem once, with fields below `base`.
-pub(super) fn report(verdict: Verdict<'_>, base: &str, errors: &mut FieldErrors) {
-    if !verdict.is_valid() && verdict.problems.is_empty() {
+pub(super) fn report(result: ValidationResult<'_>, base: &str, errors: &mut FieldErrors) {
+    if !result.is_valid() && result.problems.is_empty() {
         // A failed validation must report an error even if no problem was described.
-        let detail = "the value does not fulfil its schema".to_owned();
+        let detail = "the value does not match its schema".to_owned();
         errors.push(FieldError {
             kind: FieldErrorKind::Forbidden,
             field: base.to_owned(),
@@ -245,16 +253,16 @@ pub(super) fn report(verdict: Verdict<'_>, base: &str, errors: &mut FieldErrors)
             detail,
         });
     }
-    let mut said: HashSet<String> = HashSet::new();
-    let mut told = 0;
-    for (bytes, problem) in verdict.problems {
-        if told > MAX_TOLD {
+    let mut messages: HashSet<String> = HashSet::new();
+    let mut reported = 0;
+    for (bytes, problem) in result.problems {
+        if reported > MAX_REPORTED_BYTES {
             break;
         }
-        let (detail, message) = problem.told();
-        told += bytes + detail.len() + message.len();
+        let (detail, message) = problem.detail_and_message();
+        reported += bytes + detail.len() + message.len();
         let Problem { field, kind, value, .. } = problem;
-        if !said.insert(message) {
+        if !messages.insert(message) {
             continue;
         }
         let field = match field.as_deref().map(|field| field.strip_prefix('.').unwrap_or(field)) {

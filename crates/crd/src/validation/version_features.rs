@@ -6,8 +6,6 @@ use api::FieldErrors;
 use api::validation::fields::{At, Read, Report};
 use value::Value;
 
-use super::strictness::Strictness;
-use super::structural::unreadable;
 use crate::{SchemaNode, field_path};
 
 /// Limit on the selectable fields of a version.
@@ -57,68 +55,63 @@ pub(super) fn subresources(subresources: Option<&Value>, at: &At<'_>, errors: &m
         ("statusReplicasPath", ".status.", "should be a json path under .status"),
     ] {
         let name = format!("scale.{field}");
-        let place = at.field(&name);
+        let path_at = at.field(&name);
         let path = scale.text(field);
         if path.is_empty() {
-            errors.required(&place, "");
-        } else if simple_path(path, &place, errors) && !path.starts_with(under) {
-            errors.invalid(&place, path, detail);
+            errors.required(&path_at, "");
+        } else if simple_path(path, &path_at, errors) && !path.starts_with(under) {
+            errors.invalid(&path_at, path, detail);
         }
     }
     let path = scale.text("labelSelectorPath");
-    let place = at.field("scale.labelSelectorPath");
+    let path_at = at.field("scale.labelSelectorPath");
     if !path.is_empty()
-        && simple_path(path, &place, errors)
+        && simple_path(path, &path_at, errors)
         && !path.starts_with(".spec.")
         && !path.starts_with(".status.")
     {
-        errors.invalid(&place, path, "should be a json path under either .spec or .status");
+        errors.invalid(&path_at, path, "should be a json path under either .spec or .status");
     }
 }
 
-/// `place_of_schema` is the path under which an unreadable schema is reported.
+/// Validates the selectable fields of a version. `may_exceed` permits more than [`MAX_SELECTABLE`] of them.
 pub(super) fn selectable(
-    place_of_schema: &At<'_>,
     fields: &[Value],
     schema: Option<&Value>,
-    strict: &Strictness,
-    version: &str,
+    may_exceed: bool,
     at: &At<'_>,
     errors: &mut FieldErrors,
 ) {
-    if let Some(why) = schema.and_then(unreadable) {
-        errors.invalid(place_of_schema, "", why);
-    }
     let node = schema.map(SchemaNode::read).unwrap_or_default();
     let mut seen: HashSet<String> = HashSet::new();
     for (i, field) in fields.iter().enumerate() {
         let item = at.index(i);
-        let place = item.field("jsonPath");
+        let path_at = item.field("jsonPath");
         let path = field.text("jsonPath");
         if path.is_empty() {
-            errors.required(&place, "");
+            errors.required(&path_at, "");
             continue;
         }
         let (found, node) = match field_path(path, &node, false) {
             Ok(found) => found,
             Err(why) => {
-                errors.invalid(&place, path, format!("is an invalid path: {why}"));
+                errors.invalid(&path_at, path, format!("is an invalid path: {why}"));
                 continue;
             }
         };
         if found.root() == "metadata" {
-            errors.invalid(&place, path, "must not point to fields in metadata");
+            errors.invalid(&path_at, path, "must not point to fields in metadata");
         }
         if !matches!(node.kind.as_str(), "string" | "boolean" | "integer") {
             let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-            errors.invalid(&place, path, detail);
+            errors.invalid(&path_at, path, detail);
         }
         let text = found.text();
         if !seen.insert(text) {
-            errors.duplicate(&place, path);
+            errors.duplicate(&path_at, path);
         }
     }
-    if seen.len() > MAX_SELECTABLE && !strict.many_selectable.contains(version) {
+    if seen.len() > MAX_SELECTABLE && !may_exceed {
         errors.too_many(at, seen.len(), MAX_SELECTABLE);
     }
 }

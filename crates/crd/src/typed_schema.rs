@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use schema::{Format, Kind, Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema};
+use schema::{
+    Link, ListOf, ListType, MapOf, MapType, Object, Omit, Patch, Property, Schema, StringEncoding, ValueType,
+};
 use value::{Str, write};
 
 use super::node::SchemaNode;
@@ -13,14 +15,14 @@ use super::node::SchemaNode;
 /// everything below it.
 pub(super) fn resource(node: &SchemaNode, open: bool) -> Schema {
     let mut schema = of(node, open);
-    if let Kind::Map(map) = &mut schema.kind {
+    if let ValueType::Map(map) = &mut schema.value_type {
         // The standard fields of a resource make it an object instead of a free-form map.
         let keeps = open || node.preserve || node.additional.as_ref().is_some_and(|more| more.allows);
         let rest = keeps.then(|| std::mem::replace(&mut map.values, any()));
-        schema.kind = Kind::Object(Object { atomic: map.atomic, rest, ..Object::default() });
+        schema.value_type = ValueType::Object(Object { atomic: map.atomic, rest, ..Object::default() });
     }
     let metadata = schema::named("meta.v1.ObjectMeta").map_or_else(any, Link::Node);
-    if let Kind::Object(object) = &mut schema.kind {
+    if let ValueType::Object(object) = &mut schema.value_type {
         let mut properties: Vec<Property> = std::mem::take(&mut object.properties).into_vec();
         properties.retain(|property| !matches!(property.name.as_str(), "apiVersion" | "kind" | "metadata"));
         properties.push(property("apiVersion".into(), text(), None));
@@ -37,7 +39,10 @@ fn any() -> Link {
 }
 
 fn text() -> Link {
-    Link::Shared(Arc::new(Schema { kind: Kind::String(Format::Plain), ..Schema::default() }))
+    Link::Shared(Arc::new(Schema {
+        value_type: ValueType::String(StringEncoding::Plain),
+        ..Schema::default()
+    }))
 }
 
 fn property(name: Str, schema: Link, map_type: Option<MapType>) -> Property {
@@ -69,11 +74,11 @@ fn map_type(node: &SchemaNode) -> Option<MapType> {
 fn of(node: &SchemaNode, open: bool) -> Schema {
     let open = open || node.preserve;
     let atomic = node.map_type.as_deref() == Some("atomic");
-    let kind = match node.kind.as_str() {
-        _ if node.int_or_string => Kind::Any,
+    let value_type = match node.kind.as_str() {
+        _ if node.int_or_string => ValueType::Any,
         "object" if node.properties.is_empty() && !node.embedded => {
             let values = node.values().map_or_else(any, |values| link(values, open));
-            Kind::Map(MapOf { values, key: None, atomic })
+            ValueType::Map(MapOf { values, key: None, atomic })
         }
         "object" => {
             let properties = node.properties.iter().map(|(name, node)| Property {
@@ -81,7 +86,7 @@ fn of(node: &SchemaNode, open: bool) -> Schema {
                 default: node.default.as_ref().map(|value| write::to_string(value).into()),
                 ..property(name.clone(), link(node, open), map_type(node))
             });
-            Kind::Object(Object {
+            ValueType::Object(Object {
                 properties: properties.collect(),
                 atomic,
                 rest: open.then(any),
@@ -96,18 +101,18 @@ fn of(node: &SchemaNode, open: bool) -> Schema {
                 None => None,
             };
             let items = node.items.as_deref().map_or_else(any, |items| link(items, open));
-            Kind::List(ListOf { items, list_type })
+            ValueType::List(ListOf { items, list_type })
         }
-        "string" => Kind::String(Format::Plain),
-        "integer" => Kind::Int64,
-        "number" => Kind::Float,
-        "boolean" => Kind::Bool,
-        _ => Kind::Any,
+        "string" => ValueType::String(StringEncoding::Plain),
+        "integer" => ValueType::Int64,
+        "number" => ValueType::Float,
+        "boolean" => ValueType::Bool,
+        _ => ValueType::Any,
     };
     let format = match &node.checks {
         _ if node.int_or_string => Str::new_static(schema::INT_OR_STRING),
         Some(checks) => checks.format.clone(),
         None => Str::default(),
     };
-    Schema { kind, format, ..Schema::default() }
+    Schema { value_type, format, ..Schema::default() }
 }
