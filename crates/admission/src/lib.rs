@@ -28,10 +28,11 @@ pub use attributes::{AdmissionAttributes, Operation, VersionedObject};
 pub use chain::{ChainConfig, ChainError, PluginChain, PluginName, PluginSelection};
 pub use cluster::{BoxFuture, ClusterView, ParamError, RestMapping};
 pub use metrics::{
-    AdmissionMetrics, MatchConditionLabels, NoMetrics, Phase, PluginId, PolicyErrorType, WebhookRejection,
+    AdmissionMetrics, AdmissionPhase, MatchConditionLabels, NoMetrics, PluginId, PolicyErrorType,
+    WebhookRejection,
 };
 pub use notes::{AdmissionNotes, AuditAnnotation, AuditLevel, EvaluatedManifests, RequestGuard};
-pub use plugin::{AsyncPlugin, Pass, Plugin};
+pub use plugin::{AsyncPlugin, MutatingRequest, Plugin};
 pub use reinvocation::{Reinvocation, ReinvocationState};
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub mod x509;
 
 pub use authenticator::{Anonymous, AuthenticationResult, Authenticator, Error, Evidence, TokenCaller};
 pub use bearer::protocols_without_token;
-pub use caller::{Caller, InternalIdentity, Via};
+pub use caller::{AuthenticationMethod, Caller, InternalIdentity};
 pub use front_proxy::{FrontProxy, comparable_header_name};
 pub use headers::{HeaderLines, Headers, UnreadableHeader};
 pub use observe::{OptionalObserver, TokenEvent, TokenObserver, TokenUse};

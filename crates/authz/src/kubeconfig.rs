@@ -1,4 +1,4 @@
-//! Parses the kubeconfig of a webhook into a [`Connection`].
+//! Parses the kubeconfig of a webhook into a [`KubeconfigConnection`].
 //!
 //! It uses only the current context with its cluster and user. Credentials that require running a program are
 //! rejected.
@@ -16,31 +16,31 @@ pub use users::KubeconfigUsers;
 
 /// Address and credentials of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Connection {
+pub struct KubeconfigConnection {
     pub server: Str,
     /// `None` trusts the system's CAs.
-    pub certificate_authority: Option<Material>,
+    pub certificate_authority: Option<PemSource>,
     /// The name to verify in the server's certificate, if it differs from the URL's.
     pub server_name: Str,
     /// Skips TLS verification (`insecure-skip-tls-verify`).
     pub insecure: bool,
     pub proxy_url: Str,
     /// Client certificate and key.
-    pub certificate: Option<(Material, Material)>,
-    pub credential: Credential,
+    pub certificate: Option<(PemSource, PemSource)>,
+    pub credential: KubeconfigCredential,
 }
 
 /// The credentials of a kubeconfig user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeconfigUser {
     /// Client certificate and key.
-    pub certificate: Option<(Material, Material)>,
-    pub credential: Credential,
+    pub certificate: Option<(PemSource, PemSource)>,
+    pub credential: KubeconfigCredential,
 }
 
 /// PEM, inline or in a file.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Material {
+pub enum PemSource {
     /// Relative to the kubeconfig.
     File(Str),
     Inline(Vec<u8>),
@@ -48,7 +48,7 @@ pub enum Material {
 
 /// The content of the `Authorization` header.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub enum Credential {
+pub enum KubeconfigCredential {
     #[default]
     None,
     Token(Str),
@@ -80,7 +80,7 @@ const SCHEME: &str = "k8s.io/client-go/tools/clientcmd/api/latest/latest.go:50";
 const META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
-impl Connection {
+impl KubeconfigConnection {
     /// Parses the current context. Reports all errors, in kube-apiserver's words.
     pub fn parse(text: &[u8], files: FileLookup<'_>) -> Result<Self, KubeconfigError> {
         let config = yaml::document(text).map_err(|error| KubeconfigError::Unreadable(error.message))?.value;
@@ -111,7 +111,7 @@ impl Connection {
         let cluster = cluster.unwrap_or(&nothing);
         let text = |object: &Value, field: &str| Str::from(object.str_at(&[field]).unwrap_or_default());
         let KubeconfigUser { certificate, credential } = KubeconfigUser::read(user, &user_name, files)?;
-        Ok(Connection {
+        Ok(KubeconfigConnection {
             server: text(cluster, "server"),
             certificate_authority: material(cluster, "certificate-authority", "certificate-authority-data"),
             server_name: text(cluster, "tls-server-name"),
@@ -154,13 +154,13 @@ impl KubeconfigUser {
         let (token, file, login) = (text(user, "token"), text(user, "tokenFile"), text(user, "username"));
         // If there is also a token, the token file may be missing.
         let credential = if !file.is_empty() && (token.is_empty() || files(&file).1.is_ok()) {
-            Credential::TokenFile(file)
+            KubeconfigCredential::TokenFile(file)
         } else if !token.is_empty() {
-            Credential::Token(token)
+            KubeconfigCredential::Token(token)
         } else if !login.is_empty() {
-            Credential::Basic(login, text(user, "password"))
+            KubeconfigCredential::Basic(login, text(user, "password"))
         } else {
-            Credential::None
+            KubeconfigCredential::None
         };
         Ok(KubeconfigUser { certificate, credential })
     }
@@ -397,34 +397,34 @@ fn decode(text: &str) -> Result<Vec<u8>, usize> {
 }
 
 /// Inline data takes precedence over a file.
-fn material(object: &Value, file: &str, data: &str) -> Option<Material> {
+fn material(object: &Value, file: &str, data: &str) -> Option<PemSource> {
     if let Some(bytes) =
         object.str_at(&[data]).filter(|text| !text.is_empty()).and_then(|text| decode(text).ok())
     {
-        return Some(Material::Inline(bytes));
+        return Some(PemSource::Inline(bytes));
     }
     let path = object.str_at(&[file]).filter(|path| !path.is_empty());
-    path.map(|path| Material::File(path.into()))
+    path.map(|path| PemSource::File(path.into()))
 }
 
 /// Omits the content, which may be a private key.
-impl fmt::Debug for Material {
+impl fmt::Debug for PemSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Material::File(path) => write!(f, "File({path:?})"),
-            Material::Inline(bytes) => write!(f, "Inline({} bytes)", bytes.len()),
+            PemSource::File(path) => write!(f, "File({path:?})"),
+            PemSource::Inline(bytes) => write!(f, "Inline({} bytes)", bytes.len()),
         }
     }
 }
 
 /// Omits the token and the password.
-impl fmt::Debug for Credential {
+impl fmt::Debug for KubeconfigCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Credential::None => f.write_str("None"),
-            Credential::Token(_) => f.write_str("Token"),
-            Credential::TokenFile(path) => write!(f, "TokenFile({path:?})"),
-            Credential::Basic(name, _) => write!(f, "Basic({name:?})"),
+            KubeconfigCredential::None => f.write_str("None"),
+            KubeconfigCredential::Token(_) => f.write_str("Token"),
+            KubeconfigCredential::TokenFile(path) => write!(f, "TokenFile({path:?})"),
+            KubeconfigCredential::Basic(name, _) => write!(f, "Basic({name:?})"),
         }
     }
 }

@@ -25,10 +25,11 @@ pub mod review;
 pub mod webhook;
 
 pub use assemble::{MakeSender, SharedAuthorizers, assemble};
-pub use attributes::{AuthorizationAttributes, Operator, Requirement, Selector};
+pub use attributes::{AuthorizationAttributes, Requirement, SelectorAttributes, SelectorOperator};
 pub use chain::{Authorizer, AuthorizerChain, ChainStep, DuplicateName};
 pub use conditions::{
-    CompileError, Compiler, Condition, ConditionInput, Conditions, ConditionsResult, ReviewCompiler,
+    AuthorizerMatchCondition, ConditionCompileError, ConditionCompiler, ConditionInput, Conditions,
+    ConditionsResult, ReviewCompiler,
 };
 pub use decision::{AuthorizerDecision, Decision, DecisionReason, Denial, Permit};
 pub use forbidden::forbidden;

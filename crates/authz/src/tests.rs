@@ -398,8 +398,8 @@ fn a_binding_gets_its_missing_subjects_or_is_made_anew() {
 
 #[test]
 fn an_object_is_needed_until_the_last_pod_that_refers_to_it_is_gone() {
-    use crate::node::{Graph, GraphKind, NodeObject};
-    let graph = Graph::default();
+    use crate::node::{GraphKind, NodeGraph, NodeObject};
+    let graph = NodeGraph::default();
     let pod = |name: &str, node: &str| {
         one(&format!(
             "{{metadata: {{name: {name}, namespace: ns}}, spec: {{nodeName: {node}, volumes: [{{secret: {{secretName: s}}}}, {{secret: {{secretName: s}}}}]}}}}"
@@ -513,7 +513,7 @@ fn a_review_asks_what_its_spec_says() {
     assert_eq!(user.extra["k"], ["v"]);
     let attributes = review::attributes(&spec);
     assert_eq!(attributes.version, "*");
-    assert_eq!(attributes.fields, Selector::of_fields("metadata.name=x"));
+    assert_eq!(attributes.fields, SelectorAttributes::of_fields("metadata.name=x"));
     assert_eq!(attributes.labels.requirements.len(), 1);
     let answer =
         AuthorizerDecision { error: Some("boom".to_owned()), ..AuthorizerDecision::no_opinion("why") };
@@ -534,15 +534,15 @@ fn a_rules_review_lists_resources_and_paths_apart() {
 
 #[test]
 fn selectors_are_read_as_authorizers_see_them() {
-    let labels = Selector::of_labels("a=b,c in (d,e),!f,g,h>1");
+    let labels = SelectorAttributes::of_labels("a=b,c in (d,e),!f,g,h>1");
     let shown: Vec<String> = labels
         .requirements
         .iter()
         .map(|r| format!("{} {} {:?}", r.key, r.operator.as_str(), r.values))
         .collect();
     assert_eq!(shown, ["a In [\"b\"]", "c In [\"d\", \"e\"]", "f DoesNotExist []", "g Exists []"]);
-    assert!(Selector::of_labels("a=(").error.is_some());
-    assert!(Selector::of_fields("nonsense").error.is_some());
+    assert!(SelectorAttributes::of_labels("a=(").error.is_some());
+    assert!(SelectorAttributes::of_fields("nonsense").error.is_some());
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     folders: Vec<PathBuf>,
     /// Admission plugin that the directories are for: only its kinds are valid.
     #[arg(long, value_enum, conflicts_with = "config")]
-    plugin: Option<Plugin>,
+    plugin: Option<ManifestPlugin>,
     /// AdmissionConfiguration file, as for --admission-control-config-file; the directories that it names are checked, too.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Plugin {
+enum ManifestPlugin {
     #[value(name = "ValidatingAdmissionPolicy")]
     ValidatingPolicy,
     #[value(name = "MutatingAdmissionPolicy")]
@@ -82,10 +82,10 @@ enum CheckedContent {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let set = match args.plugin {
         None => ManifestSet::Mixed,
-        Some(Plugin::ValidatingPolicy) => ManifestSet::ValidatingPolicies,
-        Some(Plugin::MutatingPolicy) => ManifestSet::MutatingPolicies,
-        Some(Plugin::ValidatingWebhook) => ManifestSet::ValidatingWebhooks,
-        Some(Plugin::MutatingWebhook) => ManifestSet::MutatingWebhooks,
+        Some(ManifestPlugin::ValidatingPolicy) => ManifestSet::ValidatingPolicies,
+        Some(ManifestPlugin::MutatingPolicy) => ManifestSet::MutatingPolicies,
+        Some(ManifestPlugin::ValidatingWebhook) => ManifestSet::ValidatingWebhooks,
+        Some(ManifestPlugin::MutatingWebhook) => ManifestSet::MutatingWebhooks,
     };
     let mut checked: Vec<CheckReport> =
         args.folders.iter().map(|folder| check_directory(set, folder, args)).collect();

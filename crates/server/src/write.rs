@@ -339,7 +339,7 @@ impl Subject<'_> {
 
     /// Requires that a client that writes an admission policy or a binding can read its parameter objects.
     async fn check_params(&self, call: &Call, new: &Value, old: Option<&Value>) -> Option<FieldError> {
-        if *call.caller().via() == authn::Via::Internal {
+        if *call.caller().via() == authn::AuthenticationMethod::Internal {
             return None;
         }
         param_access::check(self.state, call.user(), &self.kind.built_in_kind(), new, old).await
@@ -537,7 +537,7 @@ impl Subject<'_> {
         let ends = meta::is_deleting(object)
             || matches!(call.info.verb.as_str(), "delete" | "deletecollection")
             || call.info.subresource == "eviction";
-        if *call.caller().via() == authn::Via::Internal {
+        if *call.caller().via() == authn::AuthenticationMethod::Internal {
             WritePriority::System
         } else if expect != Expect::Absent && (ends || is_lease) {
             WritePriority::Essential

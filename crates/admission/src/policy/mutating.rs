@@ -7,7 +7,7 @@ use value::{Str, Value};
 
 use super::compiled::PolicyMutation;
 use super::evaluate::{BUDGET, with_params};
-use super::params::{self, Params};
+use super::params::{self, PolicyParams};
 use super::snapshot::CurrentPolicies;
 use super::validating::{forbidden, namespace_exists};
 use super::{BoundPolicy, MutatingPolicy, PolicyBinding, PolicySnapshot, PolicySource, patch};
@@ -19,8 +19,8 @@ use crate::matching::{ConditionResult, MatchedResource, RequestContext};
 use crate::metrics::{AdmissionMetrics, MatchConditionLabels, PolicyErrorType, metrics_for};
 use crate::patched::to_stored;
 use crate::{
-    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, ClusterView, Operation,
-    ParamError, Pass, Reinvocation,
+    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, ClusterView,
+    MutatingRequest, Operation, ParamError, Reinvocation,
 };
 
 /// The admission plugin `MutatingAdmissionPolicy`.
@@ -47,17 +47,17 @@ impl AsyncPlugin for MutatingPolicies {
 
     fn mutate<'a>(
         &'a self,
-        pass: &'a mut Pass<'_, '_>,
+        request: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
-        let snapshot = pass.attributes.snapshot.mutating_policies(|| self.current.load());
+        let snapshot = request.attributes.snapshot.mutating_policies(|| self.current.load());
         // There is no object to change in a delete.
-        let object = object.filter(|_| pass.attributes.operation != Operation::Delete);
+        let object = object.filter(|_| request.attributes.operation != Operation::Delete);
         let (Some(object), false) = (object, snapshot.is_empty()) else {
             return Box::pin(std::future::ready(Ok(())));
         };
         Box::pin(async move {
-            let Pass { attributes, cluster, reinvocation, notes } = pass;
+            let MutatingRequest { attributes, cluster, reinvocation, notes } = request;
             run(&snapshot, attributes, object, *cluster, reinvocation, notes, &*self.metrics).await
         })
     }
@@ -183,8 +183,8 @@ async fn invocations<'a>(
             }
             let params = params::collect(mapping.as_ref(), binding.params.as_ref(), context).await;
             let params = match params {
-                Ok(Params::Unset) => vec![None],
-                Ok(Params::Each(each)) => each.into_iter().map(Some).collect(),
+                Ok(PolicyParams::Unset) => vec![None],
+                Ok(PolicyParams::Each(each)) => each.into_iter().map(Some).collect(),
                 Err(ParamError::Unreadable(why)) => return Err(why),
                 Err(ParamError::Misconfigured(why)) => {
                     configuration_failure(Some(binding), &why);

@@ -11,7 +11,7 @@ use crate::matching::RequestContext;
 use crate::{ParamError, RestMapping};
 
 /// The parameters that a policy is evaluated with.
-pub(super) enum Params {
+pub(super) enum PolicyParams {
     /// Evaluate once with `params` null.
     Unset,
     /// Evaluate once with each object.
@@ -26,8 +26,8 @@ pub(super) async fn collect(
     mapping: Option<&RestMapping>,
     reference: Option<&ParamRef>,
     context: &RequestContext<'_>,
-) -> Result<Params, ParamError> {
-    let (Some(mapping), Some(reference)) = (mapping, reference) else { return Ok(Params::Unset) };
+) -> Result<PolicyParams, ParamError> {
+    let (Some(mapping), Some(reference)) = (mapping, reference) else { return Ok(PolicyParams::Unset) };
     let namespace = if mapping.namespaced {
         match (reference.namespace.as_str(), context.namespace()) {
             ("", "") => {
@@ -77,7 +77,7 @@ pub(super) async fn collect(
             .to_owned()
             .into());
     }
-    Ok(Params::Each(found))
+    Ok(PolicyParams::Each(found))
 }
 
 /// The resource of a policy's `paramKind`; `None` if the policy has no parameters.

@@ -9,7 +9,7 @@ use value::{Str, Value, write};
 
 use super::converted_objects::ConvertedObjects;
 use super::evaluate::{AnnotationOutcome, PolicyDecision, PolicyOutcome, evaluate};
-use super::params::{self, Params};
+use super::params::{self, PolicyParams};
 use super::snapshot::CurrentPolicies;
 use super::{BoundPolicy, PolicyBinding, PolicySnapshot, PolicySource, ValidatingPolicy, ValidationAction};
 use crate::expression::{Activations, AuthorizerDecisions, ExpressionInput, visible_namespace};
@@ -149,8 +149,8 @@ async fn run(
                 }
             };
             let (unset, each): (&[()], &[Arc<Value>]) = match &params {
-                Params::Unset => (&[()], &[]),
-                Params::Each(each) => (&[], each),
+                PolicyParams::Unset => (&[()], &[]),
+                PolicyParams::Each(each) => (&[], each),
             };
             if unset.is_empty() && each.is_empty() {
                 continue;
@@ -229,7 +229,7 @@ async fn binding_params(
     binding: &PolicyBinding,
     mapping: Option<&crate::RestMapping>,
     context: &RequestContext<'_>,
-) -> Result<Option<Params>, ParamError> {
+) -> Result<Option<PolicyParams>, ParamError> {
     match &binding.criteria {
         None => {}
         Some(Err(why)) => return Err(why.clone().into()),

@@ -14,8 +14,8 @@ use crate::webhook::response::{JSON_PATCH, ReviewResponse};
 use crate::webhook::selection::WebhookSelector;
 use crate::webhook::{Transport, Webhook, WebhookSet, patch};
 use crate::{
-    AdmissionMetrics, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, AuditLevel, BoxFuture, Pass, Phase,
-    VersionedObject,
+    AdmissionMetrics, AdmissionNotes, AdmissionPhase, AdmissionSnapshot, AsyncPlugin, AuditLevel, BoxFuture,
+    MutatingRequest, VersionedObject,
 };
 
 /// The admission plugin `MutatingAdmissionWebhook`.
@@ -41,16 +41,16 @@ impl AsyncPlugin for MutatingWebhooks {
 
     fn mutate<'a>(
         &'a self,
-        pass: &'a mut Pass<'_, '_>,
+        request: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
-        let webhooks = pass.attributes.snapshot.mutating_webhooks(|| self.set.webhooks());
-        let exemption = exemption(pass.attributes, pass.cluster);
+        let webhooks = request.attributes.snapshot.mutating_webhooks(|| self.set.webhooks());
+        let exemption = exemption(request.attributes, request.cluster);
         let none = webhooks.is_empty() || exemption == Exemption::Total;
         if none || exemption != Exemption::None && !webhooks.iter().any(|webhook| webhook.is_static) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(self.run(webhooks, exemption, pass, object))
+        Box::pin(self.run(webhooks, exemption, request, object))
     }
 }
 
@@ -65,20 +65,20 @@ impl MutatingWebhooks {
         &self,
         webhooks: Arc<[Arc<Webhook>]>,
         exemption: Exemption,
-        pass: &mut Pass<'_, '_>,
+        request: &mut MutatingRequest<'_, '_>,
         mut object: Option<&mut Value>,
     ) -> Result<(), Status> {
         if let Some(object) = object.as_deref()
-            && pass.reinvocation.is_second()
-            && pass.reinvocation.webhooks.is_output_changed(object)
+            && request.reinvocation.is_second()
+            && request.reinvocation.webhooks.is_output_changed(object)
         {
             // A plugin or policy changed the object after the webhooks: those with `IfNeeded` run again.
-            pass.reinvocation.webhooks.require_reinvocation();
+            request.reinvocation.webhooks.require_reinvocation();
         }
         let mut next = 0;
-        let mut first_invocation = !pass.reinvocation.is_second();
+        let mut first_invocation = !request.reinvocation.is_second();
         while let Some(change) = self
-            .call_until_patched(&webhooks, exemption, next, first_invocation, pass, object.as_deref())
+            .call_until_patched(&webhooks, exemption, next, first_invocation, request, object.as_deref())
             .await?
         {
             (next, first_invocation) = (change.next, false);
@@ -87,7 +87,7 @@ impl MutatingWebhooks {
             }
         }
         if let Some(object) = object {
-            pass.reinvocation.webhooks.set_last_output(object);
+            request.reinvocation.webhooks.set_last_output(object);
         }
         Ok(())
     }
@@ -99,17 +99,17 @@ impl MutatingWebhooks {
         exemption: Exemption,
         from: usize,
         first_invocation: bool,
-        pass: &mut Pass<'_, '_>,
+        request: &mut MutatingRequest<'_, '_>,
         object: Option<&Value>,
     ) -> Result<Option<AppliedPatch>, Status> {
-        let attributes = pass.attributes;
-        let context = RequestContext::new(attributes, object, pass.cluster);
+        let attributes = request.attributes;
+        let context = RequestContext::new(attributes, object, request.cluster);
         let seen = VersionedObject::new(object);
         let mut versions = ObjectVersions::new(&seen, &attributes.kind);
         let mut old_versions = ObjectVersions::new(&attributes.old_object, &attributes.kind);
         let checks = AuthorizerDecisions::default();
         let selection = WebhookSelector {
-            phase: Phase::Mutating,
+            phase: AdmissionPhase::Mutating,
             context: &context,
             checks: &checks,
             caller: &self.caller,
@@ -121,32 +121,35 @@ impl MutatingWebhooks {
             let Some(matched) = selection.select(webhook, &mut versions, &mut old_versions).await? else {
                 continue;
             };
-            if pass.reinvocation.is_second() && !pass.reinvocation.webhooks.should_reinvoke(&webhook.uid) {
+            if request.reinvocation.is_second()
+                && !request.reinvocation.webhooks.should_reinvoke(&webhook.uid)
+            {
                 continue;
             }
             let invocation = WebhookInvocation {
-                object: versions.get(&matched.kind, pass.cluster).await?,
-                old_object: old_versions.get(&matched.kind, pass.cluster).await?,
+                object: versions.get(&matched.kind, request.cluster).await?,
+                old_object: old_versions.get(&matched.kind, request.cluster).await?,
                 matched: &matched,
             };
-            let round = u8::from(pass.reinvocation.is_second());
+            let round = u8::from(request.reinvocation.is_second());
             let audit_key = format!("round_{round}_index_{index}");
             let started = self.caller.metrics.now();
             let outcome = self
-                .call_and_patch(webhook, &context, &invocation, first_invocation, &audit_key, pass.notes)
+                .call_and_patch(webhook, &context, &invocation, first_invocation, &audit_key, request.notes)
                 .await;
             let took = self.caller.metrics.now().saturating_sub(started);
-            self.caller.record(webhook, Phase::Mutating, attributes, outcome.as_ref().err(), took);
+            self.caller.record(webhook, AdmissionPhase::Mutating, attributes, outcome.as_ref().err(), took);
             let changed = outcome.as_ref().is_ok_and(|patched| patched.as_ref().is_some_and(|p| p.changed));
             let key = format_smolstr!("mutation.webhook.admission.k8s.io/{audit_key}");
-            pass.notes
+            request
+                .notes
                 .annotate(key, patch::mutation_annotation(&webhook.configuration, &webhook.name, changed));
             if changed {
-                pass.reinvocation.webhooks.require_reinvocation();
-                pass.reinvocation.request_second_pass();
+                request.reinvocation.webhooks.require_reinvocation();
+                request.reinvocation.request_second_pass();
             }
             if webhook.reinvoke_if_needed {
-                pass.reinvocation.webhooks.add_reinvocable(webhook.uid.clone());
+                request.reinvocation.webhooks.add_reinvocable(webhook.uid.clone());
             }
             match outcome {
                 Ok(None) => {}
@@ -154,13 +157,18 @@ impl MutatingWebhooks {
                     return Ok(Some(AppliedPatch { object: patched.object, next: index + 1 }));
                 }
                 Err(failure) => {
-                    let notes = &mut *pass.notes;
+                    let notes = &mut *request.notes;
                     let failed_open = || {
                         let key =
                             format_smolstr!("failed-open.mutation.webhook.admission.k8s.io/{audit_key}");
                         notes.annotate(key, webhook.name.as_str());
                     };
-                    self.caller.apply_failure_policy(webhook, Phase::Mutating, failure, failed_open)?;
+                    self.caller.apply_failure_policy(
+                        webhook,
+                        AdmissionPhase::Mutating,
+                        failure,
+                        failed_open,
+                    )?;
                     context.check_deadline()?;
                 }
             }
@@ -178,7 +186,8 @@ impl MutatingWebhooks {
         notes: &mut AdmissionNotes,
     ) -> Result<Option<patch::PatchedObject>, CallFailure> {
         let kind = &invocation.matched.kind;
-        let response = self.caller.call(webhook, Phase::Mutating, context, invocation, notes).await?;
+        let response =
+            self.caller.call(webhook, AdmissionPhase::Mutating, context, invocation, notes).await?;
         let ReviewResponse { patch, patch_type, .. } = &response;
         if patch.is_empty() {
             return Ok(None);

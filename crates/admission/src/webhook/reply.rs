@@ -7,7 +7,7 @@ use api::field::quote;
 use api::{GroupVersion, Status, StatusDetails, StatusReason};
 use value::{Map, Value, json, yaml};
 
-use crate::webhook::{ReviewVersion, WebhookReply};
+use crate::webhook::{AdmissionReviewVersion, WebhookReply};
 
 /// The location of Go's scheme for reviews, which is part of its error messages.
 const SCHEME: &str = "k8s.io/apiserver/pkg/util/webhook/client.go:74";
@@ -24,7 +24,7 @@ pub(super) struct ReplyError {
 }
 
 /// Decodes a review of `version` and checks the types of its fields.
-pub(super) fn read(reply: &WebhookReply, version: ReviewVersion) -> Result<Value, ReplyError> {
+pub(super) fn read(reply: &WebhookReply, version: AdmissionReviewVersion) -> Result<Value, ReplyError> {
     if !(200..=206).contains(&reply.status) {
         let status = status_of_reply(reply);
         return Err(ReplyError { message: status.message().to_owned(), code: status.code() });
@@ -153,7 +153,7 @@ const OF_EVERY_GROUP: [&str; 7] = [
 /// Kinds that are registered in the core group only.
 const UNVERSIONED: [&str; 5] = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
 
-fn decode(body: &[u8], version: ReviewVersion) -> Result<Value, String> {
+fn decode(body: &[u8], version: AdmissionReviewVersion) -> Result<Value, String> {
     let review = tree(body)?;
     let text = |field: &str| match review.get(field) {
         None | Some(Value::Null) => Ok(""),
@@ -166,7 +166,7 @@ fn decode(body: &[u8], version: ReviewVersion) -> Result<Value, String> {
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);
     let mut sent =
         if api_version.is_empty() { version.group_version() } else { GroupVersion::parse(api_version)? };
-    if sent.version.is_empty() && sent.group == ReviewVersion::GROUP {
+    if sent.version.is_empty() && sent.group == AdmissionReviewVersion::GROUP {
         sent = version.group_version();
     }
     if sent.version.is_empty() {
@@ -179,7 +179,7 @@ fn decode(body: &[u8], version: ReviewVersion) -> Result<Value, String> {
         return Ok(review);
     }
     let is_review_group =
-        sent.group == ReviewVersion::GROUP && matches!(sent.version.as_str(), "v1" | "v1beta1");
+        sent.group == AdmissionReviewVersion::GROUP && matches!(sent.version.as_str(), "v1" | "v1beta1");
     let is_registered = is_review_group && (kind == "AdmissionReview" || OF_EVERY_GROUP.contains(&kind))
         || sent.group.is_empty() && sent.version == "v1" && UNVERSIONED.contains(&kind);
     if !is_registered {

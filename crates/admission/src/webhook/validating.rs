@@ -15,8 +15,8 @@ use crate::webhook::object_versions::ObjectVersions;
 use crate::webhook::selection::WebhookSelector;
 use crate::webhook::{Transport, Webhook, WebhookSet};
 use crate::{
-    AdmissionAttributes, AdmissionMetrics, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture,
-    ClusterView, Phase, VersionedObject,
+    AdmissionAttributes, AdmissionMetrics, AdmissionNotes, AdmissionPhase, AdmissionSnapshot, AsyncPlugin,
+    BoxFuture, ClusterView, VersionedObject,
 };
 
 /// The admission plugin `ValidatingAdmissionWebhook`.
@@ -72,7 +72,7 @@ impl ValidatingWebhooks {
         let mut old_versions = ObjectVersions::new(&attributes.old_object, &attributes.kind);
         let checks = AuthorizerDecisions::default();
         let selection = WebhookSelector {
-            phase: Phase::Validating,
+            phase: AdmissionPhase::Validating,
             context: &context,
             checks: &checks,
             caller: &self.caller,
@@ -135,16 +135,26 @@ impl ValidatingWebhooks {
             matched,
         };
         let started = self.caller.metrics.now();
-        let outcome = self.caller.call(webhook, Phase::Validating, context, &invocation, notes).await;
+        let outcome =
+            self.caller.call(webhook, AdmissionPhase::Validating, context, &invocation, notes).await;
         let took = self.caller.metrics.now().saturating_sub(started);
-        self.caller.record(webhook, Phase::Validating, context.attributes, outcome.as_ref().err(), took);
+        self.caller.record(
+            webhook,
+            AdmissionPhase::Validating,
+            context.attributes,
+            outcome.as_ref().err(),
+            took,
+        );
         match outcome {
             Ok(_) => Ok(()),
-            Err(failure) => self.caller.apply_failure_policy(webhook, Phase::Validating, failure, || {
-                let key =
-                    format_smolstr!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}");
-                notes.annotate(key, webhook.name.as_str());
-            }),
+            Err(failure) => {
+                self.caller.apply_failure_policy(webhook, AdmissionPhase::Validating, failure, || {
+                    let key = format_smolstr!(
+                        "failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}"
+                    );
+                    notes.annotate(key, webhook.name.as_str());
+                })
+            }
         }
     }
 }

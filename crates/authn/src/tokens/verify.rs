@@ -16,7 +16,7 @@ use crate::observe::TokenUse;
 use crate::tokens::claims::{
     BoundKind, BoundObject, ObjectReference, TokenClaims, audiences as claimed_audiences,
 };
-use crate::tokens::keys::PublicKey;
+use crate::tokens::keys::TokenVerificationKey;
 use crate::tokens::legacy;
 use crate::user::{User, names, service_account};
 
@@ -41,7 +41,7 @@ pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<Arc<Value>
 #[derive(Clone)]
 pub struct TokenVerifier {
     issuers: Vec<Str>,
-    keys: Vec<PublicKey>,
+    keys: Vec<TokenVerificationKey>,
     audiences: Vec<Str>,
     objects: Arc<dyn BoundObjects>,
     lookup: bool,
@@ -69,7 +69,7 @@ impl TokenVerifier {
     /// Legacy tokens are compared with the stored secret.
     pub fn new(
         issuers: Vec<Str>,
-        keys: Vec<PublicKey>,
+        keys: Vec<TokenVerificationKey>,
         audiences: Vec<Str>,
         objects: Arc<dyn BoundObjects>,
     ) -> Self {

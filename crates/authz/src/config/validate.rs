@@ -9,12 +9,13 @@ use api::time::format_duration;
 use value::yaml::Spans;
 use value::{Path, Str, Value, write};
 
-use crate::conditions::{CompileError, Condition, Conditions};
+use crate::conditions::{AuthorizerMatchCondition, ConditionCompileError, Conditions};
 use crate::config::decode::{RawAuthorizer, RawConfiguration, RawWebhook};
 use crate::config::flags::WEBHOOK_NAME;
 use crate::config::{
-    AuthorizationConfigError, AuthorizerType, CheckedConfiguration, ConfigProblem, Configuration,
-    ConfiguredAuthorizer, Environment, FailurePolicy, ReviewVersion, WebhookConfiguration,
+    AuthorizationConfigError, AuthorizationConfiguration, AuthorizerType, CheckedConfiguration,
+    ConfigProblem, ConfiguredAuthorizer, Environment, FailurePolicy, SubjectAccessReviewVersion,
+    WebhookConfiguration,
 };
 
 /// The `connectionInfo.type` for a webhook behind the server's own API, which is not supported here.
@@ -59,7 +60,7 @@ pub(super) fn configuration(
         hint: Some(hint),
     };
     let warnings = check.warnings.into_iter().map(warning).collect();
-    Ok(CheckedConfiguration { configuration: Configuration { authorizers }, warnings })
+    Ok(CheckedConfiguration { configuration: AuthorizationConfiguration { authorizers }, warnings })
 }
 
 /// Rules about names and required types, which kube-apiserver checks separately.
@@ -254,8 +255,8 @@ impl ConfigValidator<'_> {
         }
         let field = "subjectAccessReviewVersion";
         let version = match raw.review_version.as_str() {
-            "v1" => Some(ReviewVersion::V1),
-            "v1beta1" => Some(ReviewVersion::V1Beta1),
+            "v1" => Some(SubjectAccessReviewVersion::V1),
+            "v1beta1" => Some(SubjectAccessReviewVersion::V1Beta1),
             "" => {
                 fail(FieldError::required(&path.field(field), ""), field);
                 None
@@ -365,7 +366,7 @@ impl ConfigValidator<'_> {
         None
     }
 
-    fn conditions(&mut self, path: &Path, expressions: &[Str]) -> Vec<Arc<dyn Condition>> {
+    fn conditions(&mut self, path: &Path, expressions: &[Str]) -> Vec<Arc<dyn AuthorizerMatchCondition>> {
         let shown = path.field("matchConditions");
         let real = path.field("webhook").field("matchConditions");
         let mut conditions = Vec::new();
@@ -387,13 +388,13 @@ impl ConfigValidator<'_> {
                         conditions.push(condition);
                         continue;
                     }
-                    Err(CompileError::Invalid(detail)) => {
+                    Err(ConditionCompileError::Invalid(detail)) => {
                         hint = expression
                             .contains("request.user.groups")
                             .then(|| "the groups are request.groups; request.user is a string".to_owned());
                         FieldError::invalid(&field, expression.clone(), detail)
                     }
-                    Err(CompileError::Internal(detail)) => FieldError::internal(&field, detail),
+                    Err(ConditionCompileError::Internal(detail)) => FieldError::internal(&field, detail),
                 }
             };
             let path = real.index(i).field("expression").to_string();

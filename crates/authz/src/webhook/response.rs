@@ -3,7 +3,7 @@
 use api::field::quote;
 use value::{Str, Value, json, yaml};
 
-use crate::config::ReviewVersion;
+use crate::config::SubjectAccessReviewVersion;
 use crate::decision::{AuthorizerDecision, Decision, DecisionReason};
 use crate::webhook::review::api_version;
 
@@ -82,7 +82,7 @@ impl WebhookFailure {
 
 pub(super) fn decode_verdict(
     sent: Result<WebhookResponse, SendError>,
-    version: ReviewVersion,
+    version: SubjectAccessReviewVersion,
 ) -> Result<ReviewVerdict, WebhookFailure> {
     read(&decode_object(sent)?, version)
 }
@@ -142,7 +142,7 @@ const KNOWN: [&str; 8] = [
     "rbac.authorization.k8s.io/v1",
 ];
 
-fn read(object: &Value, version: ReviewVersion) -> Result<ReviewVerdict, WebhookFailure> {
+fn read(object: &Value, version: SubjectAccessReviewVersion) -> Result<ReviewVerdict, WebhookFailure> {
     let malformed = |kind: &str, target: String| {
         WebhookFailure::new(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go {target}"

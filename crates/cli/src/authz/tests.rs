@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args as _, FromArgMatches as _};
 use expect_test::{Expect, expect};
 
-use super::{Args, Task, can_i, load, print_chain};
+use super::{Args, AuthzCommand, can_i, load, print_chain};
 
 /// A folder with a configuration, roles and a kubeconfig.
 struct Folder(tempfile::TempDir);
@@ -72,19 +72,19 @@ items:
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    fn parse(&self, words: &[&str]) -> Task {
+    fn parse(&self, words: &[&str]) -> AuthzCommand {
         let config = self.path("authz.yaml").display().to_string();
         let (task, rest) = words.split_first().unwrap();
         let command = Args::augment_args(clap::Command::new("authz"));
         let given = ["authz", task, "--config", &config].into_iter().chain(rest.iter().copied());
-        Args::from_arg_matches(&command.get_matches_from(given)).unwrap().task
+        Args::from_arg_matches(&command.get_matches_from(given)).unwrap().command
     }
 
     /// Runs `can-i` with the roles, and shows what it prints, without times and paths.
     fn can_i(&self, words: &[&str], expected: &Expect) -> ExitCode {
         let roles = self.path("roles.yaml").display().to_string();
         let words: Vec<&str> = ["can-i", "-f", &roles].into_iter().chain(words.iter().copied()).collect();
-        let Task::CanI(args) = self.parse(&words) else { panic!() };
+        let AuthzCommand::CanI(args) = self.parse(&words) else { panic!() };
         let mut out = Vec::new();
         let code = can_i::run(&args, &mut out).unwrap();
         let shown = String::from_utf8(out).unwrap();
@@ -100,7 +100,7 @@ items:
     }
 
     fn refused(&self) -> String {
-        let Task::Check(args) = self.parse(&["check"]) else { panic!() };
+        let AuthzCommand::Check(args) = self.parse(&["check"]) else { panic!() };
         let path = self.path("").display().to_string();
         format!("{:#}", load(&args.file).map(|_| ()).unwrap_err()).replace(&path, "")
     }
@@ -109,7 +109,7 @@ items:
 #[test]
 fn check_prints_the_authorizer_chain_of_a_valid_file() {
     let folder = Folder::new();
-    let Task::Check(args) = folder.parse(&["check"]) else { panic!() };
+    let AuthzCommand::Check(args) = folder.parse(&["check"]) else { panic!() };
     let mut out = Vec::new();
     print_chain(std::path::Path::new("authz.yaml"), &load(&args.file).unwrap().configuration, &mut out)
         .unwrap();
@@ -150,7 +150,7 @@ fn an_unreadable_kubeconfig_is_an_error_unless_kubeconfigs_are_skipped() {
         "{}",
         folder.refused()
     );
-    let Task::Check(args) = folder.parse(&["check", "--without-kubeconfigs"]) else { panic!() };
+    let AuthzCommand::Check(args) = folder.parse(&["check", "--without-kubeconfigs"]) else { panic!() };
     assert!(load(&args.file).is_ok());
 }
 

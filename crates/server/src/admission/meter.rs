@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use admission::{
-    AdmissionMetrics, MatchConditionLabels, Operation, Phase, PluginId, PolicyErrorType, WebhookRejection,
+    AdmissionMetrics, AdmissionPhase, MatchConditionLabels, Operation, PluginId, PolicyErrorType,
+    WebhookRejection,
 };
 use prometheus::{
     Histogram, HistogramVec, IntCounterVec, register_histogram_vec_with_registry,
@@ -218,7 +219,7 @@ impl Decisions {
     fn webhook(
         &self,
         name: &str,
-        phase: Phase,
+        phase: AdmissionPhase,
         operation: Operation,
         code: u16,
         rejected: bool,
@@ -236,7 +237,7 @@ impl Decisions {
     fn webhook_rejected(
         &self,
         name: &str,
-        phase: Phase,
+        phase: AdmissionPhase,
         operation: Operation,
         why: WebhookRejection,
         code: u16,
@@ -246,7 +247,7 @@ impl Decisions {
         self.webhook_rejections.with_label_values(&labels).inc();
     }
 
-    fn webhook_failed_open(&self, name: &str, phase: Phase) {
+    fn webhook_failed_open(&self, name: &str, phase: AdmissionPhase) {
         self.webhook_fail_open.with_label_values(&[name, phase.webhook_label()]).inc();
     }
 
@@ -276,7 +277,7 @@ macro_rules! decisions {
         fn webhook(
             &self,
             name: &str,
-            phase: Phase,
+            phase: AdmissionPhase,
             operation: Operation,
             code: u16,
             rejected: bool,
@@ -288,7 +289,7 @@ macro_rules! decisions {
         fn webhook_rejected(
             &self,
             name: &str,
-            phase: Phase,
+            phase: AdmissionPhase,
             operation: Operation,
             why: WebhookRejection,
             code: u16,
@@ -296,7 +297,7 @@ macro_rules! decisions {
             self.decisions.webhook_rejected(name, phase, operation, why, code);
         }
 
-        fn webhook_failed_open(&self, name: &str, phase: Phase) {
+        fn webhook_failed_open(&self, name: &str, phase: AdmissionPhase) {
             self.decisions.webhook_failed_open(name, phase);
         }
 
@@ -338,13 +339,20 @@ impl AdmissionMetrics for AdmissionMeter {
         self.start.elapsed()
     }
 
-    fn phase(&self, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
+    fn phase(&self, phase: AdmissionPhase, operation: Operation, rejected: bool, took: Duration) {
         let labels = [operation.as_str(), word(rejected), phase.as_str()];
         self.steps.with_label_values(&labels).observe(took.as_secs_f64());
         self.step_summary.observe(labels, took, self.start.elapsed());
     }
 
-    fn plugin(&self, link: PluginId, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
+    fn plugin(
+        &self,
+        link: PluginId,
+        phase: AdmissionPhase,
+        operation: Operation,
+        rejected: bool,
+        took: Duration,
+    ) {
         let series = || {
             let labels = [link.name, operation.as_str(), word(rejected), phase.as_str()];
             self.plugins.with_label_values(&labels)

@@ -40,7 +40,7 @@ const MUST_BE_SET: &[&str] =
 
 /// A quota and its new usage if the request is admitted.
 #[derive(Clone, Debug)]
-pub struct Charge {
+pub struct QuotaCharge {
     /// The quota before the request.
     pub quota: Arc<Value>,
     /// The new value of `status.used`.
@@ -84,7 +84,7 @@ pub fn check(
     quotas: &[Arc<Value>],
     limited: &[LimitedResource],
     cluster: &dyn ClusterView,
-) -> Result<Vec<Charge>, Status> {
+) -> Result<Vec<QuotaCharge>, Status> {
     let evaluator = QuotaEvaluator::of(&attributes.resource);
     let refuse = |why: String| attributes.refuse(Some(object), why);
     let mut needed = limited::RequiredQuotas::of(limited, attributes, &evaluator, object, cluster);
@@ -170,7 +170,7 @@ pub fn check(
                 return Err(refuse(why));
             }
         }
-        charges.push(Charge { quota: Arc::clone(quota), used: to_value(&after) });
+        charges.push(QuotaCharge { quota: Arc::clone(quota), used: to_value(&after) });
     }
     Ok(charges)
 }
