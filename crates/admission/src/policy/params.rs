@@ -5,8 +5,8 @@ use std::sync::Arc;
 use api::GroupVersionKind;
 use value::Value;
 
-use super::CompiledPolicy;
 use super::binding::ParamRef;
+use super::{CompiledPolicy, PolicyBinding};
 use crate::matching::RequestContext;
 use crate::{ParamError, RestMapping};
 
@@ -21,8 +21,27 @@ pub(super) enum PolicyParams {
 /// Cost of reading one parameter object, in units of expression cost.
 const READ_COST: u64 = 1000;
 
+/// The parameters of a binding; `None` if the binding does not select the request.
+pub(super) async fn of_binding(
+    binding: &PolicyBinding,
+    mapping: Option<&RestMapping>,
+    context: &RequestContext<'_>,
+) -> Result<Option<PolicyParams>, ParamError> {
+    match &binding.criteria {
+        None => {}
+        Some(Err(why)) => return Err(why.clone().into()),
+        Some(Ok(criteria)) => {
+            let matched = criteria.matches(context).map_err(|status| status.message().to_owned())?;
+            if matched.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+    collect(mapping, binding.params.as_ref(), context).await.map(Some)
+}
+
 /// The objects that a binding's `paramRef` selects, in the version of the policy's `paramKind`.
-pub(super) async fn collect(
+async fn collect(
     mapping: Option<&RestMapping>,
     reference: Option<&ParamRef>,
     context: &RequestContext<'_>,
