@@ -290,14 +290,6 @@ const LISTS: [FieldTable; 3] = [
 
 impl TypedKubeconfig {
     fn new(config: Value) -> Result<Self, String> {
-        let wrong = |value: &Value, owner: &str, path: &str, wanted: &str| {
-            let kind = value.json_type();
-            format!("json: cannot unmarshal {kind} into Go struct field {owner}.{path} of type {wanted}")
-        };
-        let text = |value: Option<&Value>, owner: &str, path: &str| match value {
-            None | Some(Value::Null | Value::String(_)) => Ok(()),
-            Some(other) => Err(wrong(other, owner, path, "string")),
-        };
         match &config {
             Value::Null => return Ok(TypedKubeconfig(Value::Map(value::Map::new()))),
             Value::Map(_) => {}
@@ -320,54 +312,10 @@ impl TypedKubeconfig {
                 quote(SCHEME)
             ));
         }
-        for (list, inner, owner, texts, bools, data) in LISTS {
-            let items = match config.get(list) {
-                None | Some(Value::Null) => continue,
-                Some(Value::List(items)) => items,
-                Some(other) => {
-                    let item = match list {
-                        "clusters" => "NamedCluster",
-                        "users" => "NamedAuthInfo",
-                        _ => "NamedContext",
-                    };
-                    return Err(wrong(other, "Config", list, &format!("[]v1.{item}")));
-                }
-            };
-            for (i, item) in items.iter().enumerate() {
-                let name = item.str_at(&["name"]).unwrap_or_default();
-                if items.iter().take(i).any(|other| other.str_at(&["name"]).unwrap_or_default() == name) {
-                    return Err(format!(
-                        "error converting *[]Named{owner} into *map[string]*api.{owner}: duplicate name {} in list",
-                        quote(name)
-                    ));
-                }
-                text(item.get("name"), &format!("Named{owner}"), &format!("{list}.name"))?;
-                let Some(object) = item.get(inner) else { continue };
-                for field in texts {
-                    text(object.get(field), owner, &format!("{list}.{inner}.{field}"))?;
-                }
-                for field in bools {
-                    match object.get(field) {
-                        None | Some(Value::Null | Value::Bool(_)) => {}
-                        Some(other) => {
-                            return Err(wrong(other, owner, &format!("{list}.{inner}.{field}"), "bool"));
-                        }
-                    }
-                }
-                for field in data {
-                    match object.get(field) {
-                        None | Some(Value::Null) => {}
-                        Some(Value::String(text)) => {
-                            decode(text).map_err(|at| format!("illegal base64 data at input byte {at}"))?;
-                        }
-                        Some(other) => {
-                            return Err(wrong(other, owner, &format!("{list}.{inner}.{field}"), "[]uint8"));
-                        }
-                    }
-                }
-            }
+        for table in LISTS {
+            check_list(&config, table)?;
         }
-        text(config.get("current-context"), "Config", "current-context")?;
+        check_text(config.get("current-context"), "Config", "current-context")?;
         Ok(TypedKubeconfig(config))
     }
 
@@ -385,6 +333,69 @@ impl TypedKubeconfig {
     fn entries(&self, list: &str) -> &[Value] {
         self.0.list_at(&[list])
     }
+}
+
+/// Checks the types of the fields that are read, and that names are unique.
+fn check_list(config: &Value, (list, inner, owner, texts, bools, data): FieldTable) -> Result<(), String> {
+    let items = match config.get(list) {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::List(items)) => items,
+        Some(other) => {
+            let item = match list {
+                "clusters" => "NamedCluster",
+                "users" => "NamedAuthInfo",
+                _ => "NamedContext",
+            };
+            return Err(unmarshal_error(other, "Config", list, &format!("[]v1.{item}")));
+        }
+    };
+    for (i, item) in items.iter().enumerate() {
+        let name = item.str_at(&["name"]).unwrap_or_default();
+        if items.iter().take(i).any(|other| other.str_at(&["name"]).unwrap_or_default() == name) {
+            return Err(format!(
+                "error converting *[]Named{owner} into *map[string]*api.{owner}: duplicate name {} in list",
+                quote(name)
+            ));
+        }
+        check_text(item.get("name"), &format!("Named{owner}"), &format!("{list}.name"))?;
+        let Some(object) = item.get(inner) else { continue };
+        for field in texts {
+            check_text(object.get(field), owner, &format!("{list}.{inner}.{field}"))?;
+        }
+        for field in bools {
+            match object.get(field) {
+                None | Some(Value::Null | Value::Bool(_)) => {}
+                Some(other) => {
+                    return Err(unmarshal_error(other, owner, &format!("{list}.{inner}.{field}"), "bool"));
+                }
+            }
+        }
+        for field in data {
+            match object.get(field) {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) => {
+                    decode(text).map_err(|at| format!("illegal base64 data at input byte {at}"))?;
+                }
+                Some(other) => {
+                    return Err(unmarshal_error(other, owner, &format!("{list}.{inner}.{field}"), "[]uint8"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_text(value: Option<&Value>, owner: &str, path: &str) -> Result<(), String> {
+    match value {
+        None | Some(Value::Null | Value::String(_)) => Ok(()),
+        Some(other) => Err(unmarshal_error(other, owner, path, "string")),
+    }
+}
+
+/// The error of Go's decoder for a value of another type.
+fn unmarshal_error(value: &Value, owner: &str, path: &str, expected: &str) -> String {
+    let kind = value.json_type();
+    format!("json: cannot unmarshal {kind} into Go struct field {owner}.{path} of type {expected}")
 }
 
 /// Decodes base64 like Go's JSON decoder. The error is the byte offset.
