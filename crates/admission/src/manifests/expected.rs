@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use value::yaml::Position;
 
-use super::problem::Problems;
+use super::problem::{ManifestProblem, Problems};
 use super::{Manifest, ManifestFile};
 
 pub const EXPECTED_OBJECTS: &str = "expected-objects.txt";
@@ -50,7 +50,10 @@ pub(super) fn check(
     };
     let mut add = |file: &ManifestFile, line: usize, message: String, hint: &str| {
         let report = message.clone();
-        problems.at(file, Position { line, column: 1 }, "", message, Some(hint), || report);
+        problems.error_loading(
+            ManifestProblem::at(file, Position { line, column: 1 }, "", message, Some(hint)),
+            || report,
+        );
     };
     let found: BTreeSet<(&str, &str)> = identities(objects).map(|(kind, name, _)| (kind, name)).collect();
     let mut wanted = BTreeSet::new();

@@ -202,9 +202,12 @@ pub fn load_changed(
 ) -> Result<LoadedManifests, LoadError> {
     let mut catalog =
         AcceptedFiles { files: std::mem::take(&mut accepted.files), ..AcceptedFiles::default() };
-    let context = &Context { static_names: true, is_manifest: true, ..Context::default() };
     let mut problems = problem::Problems::new(set, folder);
-    let mut names = restrictions::SeenNames::default();
+    let mut validator = ManifestValidator {
+        context: Context { static_names: true, is_manifest: true, ..Context::default() },
+        kinds: rules.kinds,
+        names: restrictions::SeenNames::default(),
+    };
     let mut objects: BTreeMap<&'static str, Vec<Manifest>> = BTreeMap::new();
     let mut warnings = Vec::new();
     let (lists, manifests): (Vec<&ManifestFile>, Vec<&ManifestFile>) =
@@ -218,16 +221,16 @@ pub fn load_changed(
             }
         };
         let digest: [u8; 32] = Sha256::digest(content).into();
-        let accepted_file = if let Some(accepted_file) = catalog.of(&file.path, &digest, &names) {
+        let accepted_file = if let Some(accepted_file) = catalog.of(&file.path, &digest, &validator.names) {
             for (kind, manifest) in &accepted_file.objects {
-                names.record(kind, api::meta::name(&manifest.object), &file.path);
+                validator.names.record(kind, api::meta::name(&manifest.object), &file.path);
             }
             catalog.files.remove(&file.path)
         } else {
             let before = problems.len();
             let mut accepted_file = AcceptedFile { digest, objects: Vec::new(), warnings: Vec::new() };
             decode::items(set, file, content, &mut problems, &mut |items, problems| {
-                validate_objects(file, items, context, rules.kinds, &mut names, problems, &mut accepted_file);
+                validator.validate(file, items, problems, &mut accepted_file);
             });
             (problems.len() == before).then_some(accepted_file)
         };
@@ -267,45 +270,52 @@ pub fn load_changed(
     Ok(LoadedManifests { objects, hash: hash(files), warnings })
 }
 
-/// Defaults and validates decoded objects, first by the API's rules, then by those for static manifests.
-fn validate_objects(
-    file: &ManifestFile,
-    items: Vec<decode::DecodedObject>,
-    context: &Context,
-    catalog: &dyn TypeCheckKinds,
-    names: &mut restrictions::SeenNames,
-    problems: &mut problem::Problems<'_>,
-    accepted_file: &mut AcceptedFile,
-) {
-    let mut valid = Vec::with_capacity(items.len());
-    for mut item in items {
-        let kind = api::GroupKind::new("admissionregistration.k8s.io", item.kind);
-        kinds::table::behavior(&kind).apply_defaults(&mut item.object);
-        let checks = kinds::table::behavior(&kind).rules.as_ref();
-        let errors = checks.map(|rules| (rules.create)(&item.object, context)).unwrap_or_default();
-        if errors.is_empty() {
-            valid.push(item);
-        } else {
-            problems.invalid(file, item.kind, api::meta::name(&item.object), &item.spans, &errors);
+/// Validates the objects of all files of a directory.
+struct ManifestValidator<'a> {
+    context: Context,
+    kinds: &'a dyn TypeCheckKinds,
+    names: restrictions::SeenNames,
+}
+
+impl ManifestValidator<'_> {
+    /// Defaults and validates decoded objects, first by the API's rules, then by those for static manifests.
+    fn validate(
+        &mut self,
+        file: &ManifestFile,
+        items: Vec<decode::DecodedObject>,
+        problems: &mut problem::Problems<'_>,
+        accepted_file: &mut AcceptedFile,
+    ) {
+        let mut valid = Vec::with_capacity(items.len());
+        for mut item in items {
+            let kind = api::GroupKind::new("admissionregistration.k8s.io", item.kind);
+            kinds::table::behavior(&kind).apply_defaults(&mut item.object);
+            let checks = kinds::table::behavior(&kind).rules.as_ref();
+            let errors = checks.map(|rules| (rules.create)(&item.object, &self.context)).unwrap_or_default();
+            if errors.is_empty() {
+                valid.push(item);
+            } else {
+                problems.invalid(file, item.kind, api::meta::name(&item.object), &item.spans, &errors);
+            }
         }
-    }
-    valid.retain(|item| {
-        let before = problems.len();
-        names.check(file, item.kind, &item.object, &item.spans, problems);
-        restrictions::check(file, item.kind, &item.object, &item.spans, problems);
-        problems.len() == before
-    });
-    for item in valid {
-        accepted_file.warnings.extend(warnings::of_object(
-            file,
-            item.kind,
-            &item.object,
-            &item.spans,
-            catalog,
-        ));
-        let line = item.spans.line();
-        let manifest = Manifest { object: Arc::new(item.object), file: file.path.as_str().into(), line };
-        accepted_file.objects.push((item.kind, manifest));
+        valid.retain(|item| {
+            let before = problems.len();
+            self.names.check(file, item.kind, &item.object, &item.spans, problems);
+            restrictions::check(file, item.kind, &item.object, &item.spans, problems);
+            problems.len() == before
+        });
+        for item in valid {
+            accepted_file.warnings.extend(warnings::of_object(
+                file,
+                item.kind,
+                &item.object,
+                &item.spans,
+                self.kinds,
+            ));
+            let line = item.spans.line();
+            let manifest = Manifest { object: Arc::new(item.object), file: file.path.as_str().into(), line };
+            accepted_file.objects.push((item.kind, manifest));
+        }
     }
 }
 

@@ -207,18 +207,10 @@ impl<'a> Problems<'a> {
         self.push(|| format!("failed to split YAML documents in file {path}: {}", error.message), problem);
     }
 
-    /// A problem at a field. `report` is kube-apiserver's message after `error loading FILE: `.
-    pub(super) fn at(
-        &mut self,
-        file: &ManifestFile,
-        position: Position,
-        field: &str,
-        message: String,
-        hint: Option<&str>,
-        report: impl FnOnce() -> String,
-    ) {
-        let problem = ManifestProblem::at(file, position, field, message, hint);
-        self.push(|| format!("error loading {}: {}", file.path, report()), problem);
+    /// A problem in a file. `report` is kube-apiserver's message after `error loading FILE: `.
+    pub(super) fn error_loading(&mut self, problem: ManifestProblem, report: impl FnOnce() -> String) {
+        let file = problem.file.clone();
+        self.push(|| format!("error loading {file}: {}", report()), problem);
     }
 
     /// Violations of the API's validation rules.
@@ -236,7 +228,10 @@ impl<'a> Problems<'a> {
             let (field, words) = (error.field.clone(), error.to_string());
             let hint = words.contains(NAME_OR_PREFIX).then_some(NAME_HINT);
             let words = words.replace(NAME_OR_PREFIX, NAME);
-            self.at(file, position_text.of(&field), &field, words, hint, || report.clone());
+            self.error_loading(
+                ManifestProblem::at(file, position_text.of(&field), &field, words, hint),
+                || report.clone(),
+            );
         }
     }
 

@@ -50,8 +50,20 @@ impl AsyncPlugin for MutatingWebhooks {
         if none || exemption != Exemption::None && !webhooks.iter().any(|webhook| webhook.is_static) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(self.run(webhooks, exemption, request, object))
+        let is_first = !request.reinvocation.is_second();
+        Box::pin(self.run(WebhookRound { webhooks, exemption, next: 0, is_first }, request, object))
     }
+}
+
+/// The webhooks of a request that are still to be called. Each patch starts a new round, because the webhooks
+/// after it see the patched object.
+struct WebhookRound {
+    webhooks: Arc<[Arc<Webhook>]>,
+    exemption: Exemption,
+    /// Index of the webhook to call next.
+    next: usize,
+    /// Whether this is the request's first round.
+    is_first: bool,
 }
 
 struct AppliedPatch {
@@ -63,8 +75,7 @@ struct AppliedPatch {
 impl MutatingWebhooks {
     async fn run(
         &self,
-        webhooks: Arc<[Arc<Webhook>]>,
-        exemption: Exemption,
+        mut round: WebhookRound,
         request: &mut MutatingRequest<'_, '_>,
         mut object: Option<&mut Value>,
     ) -> Result<(), Status> {
@@ -75,15 +86,10 @@ impl MutatingWebhooks {
             // A plugin or policy changed the object after the webhooks: those with `IfNeeded` run again.
             request.reinvocation.webhooks.require_reinvocation();
         }
-        let mut next = 0;
-        let mut first_invocation = !request.reinvocation.is_second();
-        while let Some(change) = self
-            .call_until_patched(&webhooks, exemption, next, first_invocation, request, object.as_deref())
-            .await?
-        {
-            (next, first_invocation) = (change.next, false);
+        while let Some(patch) = self.call_until_patched(&round, request, object.as_deref()).await? {
+            (round.next, round.is_first) = (patch.next, false);
             if let Some(object) = object.as_deref_mut() {
-                *object = change.object;
+                *object = patch.object;
             }
         }
         if let Some(object) = object {
@@ -92,13 +98,10 @@ impl MutatingWebhooks {
         Ok(())
     }
 
-    /// Calls webhooks from index `from` on, until one returns a patch. `None` if none of them does.
+    /// Calls webhooks until one returns a patch. `None` if none of them does.
     async fn call_until_patched(
         &self,
-        webhooks: &[Arc<Webhook>],
-        exemption: Exemption,
-        from: usize,
-        first_invocation: bool,
+        round: &WebhookRound,
         request: &mut MutatingRequest<'_, '_>,
         object: Option<&Value>,
     ) -> Result<Option<AppliedPatch>, Status> {
@@ -114,8 +117,8 @@ impl MutatingWebhooks {
             checks: &checks,
             caller: &self.caller,
         };
-        for (index, webhook) in webhooks.iter().enumerate().skip(from) {
-            if exemption != Exemption::None && !webhook.is_static {
+        for (index, webhook) in round.webhooks.iter().enumerate().skip(round.next) {
+            if round.exemption != Exemption::None && !webhook.is_static {
                 continue;
             }
             let Some(matched) = selection.select(webhook, &mut versions, &mut old_versions).await? else {
@@ -131,14 +134,17 @@ impl MutatingWebhooks {
                 old_object: old_versions.get(&matched.kind, request.cluster).await?,
                 matched: &matched,
             };
-            let round = u8::from(request.reinvocation.is_second());
-            let audit_key = format!("round_{round}_index_{index}");
+            let audit_round = u8::from(request.reinvocation.is_second());
+            let audit_key = format!("round_{audit_round}_index_{index}");
             let started = self.caller.metrics.now();
-            let outcome = self
-                .call_and_patch(webhook, &context, &invocation, first_invocation, &audit_key, request.notes)
-                .await;
+            let mut outcome =
+                self.call_and_patch(webhook, &context, &invocation, &audit_key, request.notes).await;
             let took = self.caller.metrics.now().saturating_sub(started);
             self.caller.record(webhook, AdmissionPhase::Mutating, attributes, outcome.as_ref().err(), took);
+            if let Ok(Some(patched)) = &mut outcome {
+                patched.changed |= round.is_first
+                    && object.is_some_and(|object| patch::sets_managed_time(attributes, object));
+            }
             let changed = outcome.as_ref().is_ok_and(|patched| patched.as_ref().is_some_and(|p| p.changed));
             let key = format_smolstr!("mutation.webhook.admission.k8s.io/{audit_key}");
             request
@@ -157,18 +163,7 @@ impl MutatingWebhooks {
                     return Ok(Some(AppliedPatch { object: patched.object, next: index + 1 }));
                 }
                 Err(failure) => {
-                    let notes = &mut *request.notes;
-                    let failed_open = || {
-                        let key =
-                            format_smolstr!("failed-open.mutation.webhook.admission.k8s.io/{audit_key}");
-                        notes.annotate(key, webhook.name.as_str());
-                    };
-                    self.caller.apply_failure_policy(
-                        webhook,
-                        AdmissionPhase::Mutating,
-                        failure,
-                        failed_open,
-                    )?;
+                    self.apply_failure_policy(webhook, failure, &audit_key, request.notes)?;
                     context.check_deadline()?;
                 }
             }
@@ -176,12 +171,24 @@ impl MutatingWebhooks {
         Ok(None)
     }
 
+    fn apply_failure_policy(
+        &self,
+        webhook: &Webhook,
+        failure: CallFailure,
+        audit_key: &str,
+        notes: &mut AdmissionNotes,
+    ) -> Result<(), Status> {
+        self.caller.apply_failure_policy(webhook, AdmissionPhase::Mutating, failure, || {
+            let key = format_smolstr!("failed-open.mutation.webhook.admission.k8s.io/{audit_key}");
+            notes.annotate(key, webhook.name.as_str());
+        })
+    }
+
     async fn call_and_patch(
         &self,
         webhook: &Webhook,
         context: &RequestContext<'_>,
         invocation: &WebhookInvocation<'_>,
-        first_invocation: bool,
         audit_key: &str,
         notes: &mut AdmissionNotes,
     ) -> Result<Option<patch::PatchedObject>, CallFailure> {
@@ -212,9 +219,7 @@ impl MutatingWebhooks {
             });
         }
         let patched = patch::apply(shown, kind, &operations, context.attributes, context.cluster).await;
-        let mut patched = patched.map_err(CallFailure::Internal)?;
-        patched.changed |= first_invocation
-            && context.object.is_some_and(|object| patch::sets_managed_time(context.attributes, object));
+        let patched = patched.map_err(CallFailure::Internal)?;
         let key = format_smolstr!("patch.webhook.admission.k8s.io/{audit_key}");
         notes.annotate_at_level(
             AuditLevel::Request,

@@ -316,6 +316,24 @@ static CAUSE: GoStruct = GoStruct {
     fields: &[("reason", GoType::Text("v1.CauseType")), ("message", TEXT), ("field", TEXT)],
 };
 
+impl GoType {
+    /// The name in the messages of Go's decoder.
+    fn go_name(&self) -> String {
+        match self {
+            GoType::Text(name) => (*name).to_owned(),
+            GoType::Bool => "bool".to_owned(),
+            GoType::Int32 => "int32".to_owned(),
+            GoType::Bytes => "[]uint8".to_owned(),
+            GoType::Any => "runtime.RawExtension".to_owned(),
+            GoType::Texts => "[]string".to_owned(),
+            GoType::TextMap => "map[string]string".to_owned(),
+            GoType::TextsMap => "map[string]v1.ExtraValue".to_owned(),
+            GoType::GoStruct(object) => format!("{}.{}", object.package, object.name),
+            GoType::List(object) => format!("[]{}.{}", object.package, object.name),
+        }
+    }
+}
+
 /// The first value of a wrong type, with the message of Go's decoder.
 fn check_types(value: &Value, expected: &GoType) -> Result<(), String> {
     check_type(value, expected, &mut Vec::new(), "")
@@ -386,21 +404,7 @@ fn check_type(
             }
             other => wrong(other.json_type(), "uint8", path),
         }),
-        (expected, other) => {
-            let go_type = match expected {
-                GoType::Text(name) => (*name).to_owned(),
-                GoType::Bool => "bool".to_owned(),
-                GoType::Int32 => "int32".to_owned(),
-                GoType::Bytes => "[]uint8".to_owned(),
-                GoType::Any => "runtime.RawExtension".to_owned(),
-                GoType::Texts => "[]string".to_owned(),
-                GoType::TextMap => "map[string]string".to_owned(),
-                GoType::TextsMap => "map[string]v1.ExtraValue".to_owned(),
-                GoType::GoStruct(object) => format!("{}.{}", object.package, object.name),
-                GoType::List(object) => format!("[]{}.{}", object.package, object.name),
-            };
-            wrong(other.json_type(), &go_type, path)
-        }
+        (expected, other) => wrong(other.json_type(), &expected.go_name(), path),
     }
 }
 
