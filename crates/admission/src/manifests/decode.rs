@@ -187,7 +187,7 @@ impl FileDecoder<'_, '_> {
                 quote(&gvk.kind),
                 quote(&gvk.api_version())
             );
-            let hint = format!("the kinds of this folder are {}", self.set.kinds().join(", "));
+            let hint = format!("the kinds of this directory are {}", self.set.kinds().join(", "));
             let report = format!("{within}{message} in scheme {}", quote(self.scheme()));
             return self.problems.error_loading(
                 ManifestProblem::at(file, spans.of("kind"), "kind", message, Some(&hint)),
@@ -246,7 +246,7 @@ impl FileDecoder<'_, '_> {
                 let hint = if gvk.group == GROUP && gvk.version != "v1" {
                     "only admissionregistration.k8s.io/v1 is read from files".to_owned()
                 } else {
-                    format!("the kinds of this folder are {}", self.set.kinds().join(", "))
+                    format!("the kinds of this directory are {}", self.set.kinds().join(", "))
                 };
                 let report = message.clone();
                 self.problems.error_loading(

@@ -64,7 +64,7 @@ impl SeenNames {
         }
         if let Some(previous) = self.0.get(&(kind, name.into())) {
             let message = format!("duplicate name {} (previously seen in {})", quote(name), quote(previous));
-            let hint = "names are unique per kind over all files of the folder";
+            let hint = "names are unique per kind over all files of the directory";
             let previous = quote(previous);
             problems.error_loading(
                 ManifestProblem::at(file, at, "metadata.name", message, Some(hint)),
@@ -120,7 +120,7 @@ pub(super) fn check(
                     quote(policy),
                     quote(STATIC_SUFFIX)
                 );
-                let hint = "a static binding binds a policy of the same folder";
+                let hint = "a static binding binds a policy of the same directory";
                 let report = message.clone();
                 problems.error_loading(
                     ManifestProblem::at(file, spans.of(field), field, message, Some(hint)),
@@ -182,7 +182,7 @@ fn webhooks(
     }
 }
 
-/// A binding's policy must be in the same folder.
+/// A binding's policy must be in the same directory.
 pub(super) fn references(objects: &BTreeMap<&'static str, Vec<Manifest>>, problems: &mut Problems<'_>) {
     for (bindings, policies) in [
         ("MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"),
@@ -203,7 +203,7 @@ pub(super) fn references(objects: &BTreeMap<&'static str, Vec<Manifest>>, proble
             let report = message.clone();
             let file = ManifestFile { path: binding.file.to_string(), content: Err(String::new()) };
             let position = value::yaml::Position { line: binding.line, column: 1 };
-            let hint = "a policy and its binding are in one folder";
+            let hint = "a policy and its binding are in one directory";
             problems.push(
                 || report,
                 ManifestProblem::at(&file, position, "spec.policyName", message, Some(hint)),
