@@ -64,7 +64,7 @@ pub(super) fn configuration(
 ) -> Result<RawConfiguration, AuthorizationConfigError> {
     let Some(document) = document else { return Ok(RawConfiguration::default()) };
     let gvk = api::type_meta::require(&document.value, bytes)
-        .map_err(|error| load_error(document, error.message, error.field))?;
+        .map_err(|error| load_error(document, &error.message, error.field))?;
     let empty = Map::new();
     let root = document.value.as_map().unwrap_or(&empty);
     let (api_version, kind) = (gvk.api_version(), gvk.kind.as_str());
@@ -87,17 +87,17 @@ pub(super) fn configuration(
         decoder.mismatches.first()
     };
     if let Some((message, path)) = first {
-        return Err(load_error(document, message.clone(), path));
+        return Err(load_error(document, message, path));
     }
     check_strict(document, &decoder.unknown)?;
     Ok(configuration)
 }
 
 /// An error at the value of a field.
-fn load_error(document: &Document, message: String, path: &str) -> AuthorizationConfigError {
+fn load_error(document: &Document, message: &str, path: &str) -> AuthorizationConfigError {
     let position = Some(document.spans.nearest(path).value);
-    let problem = ConfigProblem { message: message.clone(), position, hint: None };
-    AuthorizationConfigError::load(vec![problem], &message)
+    let problem = ConfigProblem { message: message.to_owned(), position, hint: None };
+    AuthorizationConfigError::load(vec![problem], message)
 }
 
 /// The error of a file with another kind. `version` is set if the kind is of the right group.
@@ -118,7 +118,7 @@ fn wrong_kind_error(
             quote(api_version),
             quote(SCHEME)
         );
-        return load_error(document, message, "apiVersion");
+        return load_error(document, &message, "apiVersion");
     };
     let unknown: Vec<String> = root
         .iter()
@@ -132,7 +132,7 @@ fn wrong_kind_error(
     } else {
         format!("strict decoding error: {}", unknown.join(", "))
     };
-    load_error(document, message, "kind")
+    load_error(document, &message, "kind")
 }
 
 /// Fails if the file has duplicate or unknown fields.
