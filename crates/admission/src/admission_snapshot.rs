@@ -11,10 +11,10 @@ use crate::webhook::Webhook;
 
 /// Clones share the snapshot of one request.
 #[derive(Clone, Debug, Default)]
-pub struct AdmissionSnapshot(Arc<Taken>);
+pub struct AdmissionSnapshot(Arc<SnapshotCells>);
 
 #[derive(Debug, Default)]
-struct Taken {
+struct SnapshotCells {
     mutating_policies: OnceLock<Arc<PolicySnapshot<MutatingPolicy>>>,
     mutating_webhooks: OnceLock<Arc<[Arc<Webhook>]>>,
     validating_policies: OnceLock<Arc<PolicySnapshot<ValidatingPolicy>>>,

@@ -13,13 +13,13 @@ use crate::plugins::{
     DefaultTolerationSeconds, DenyServiceExternalIPs, EventRateLimit, ExtendedResourceToleration,
     LimitPodHardAntiAffinityTopology, LimitRanger, NamespaceExists, NamespaceLifecycle,
     NodeDeclaredFeatureValidator, NodeRestriction, OwnerReferencesPermissionEnforcement,
-    PersistentVolumeClaimResize, PodGroupProtection, PodNodeSelector, PodResizeValidator, PodSecurity,
-    PodTolerationRestriction, PodTopologyLabels, Priority, RuntimeClass, ServiceAccount, Settings,
+    PersistentVolumeClaimResize, PluginSettings, PodGroupProtection, PodNodeSelector, PodResizeValidator,
+    PodSecurity, PodTolerationRestriction, PodTopologyLabels, Priority, RuntimeClass, ServiceAccount,
     StorageObjectInUseProtection, TaintNodesByCondition,
 };
 use crate::{
-    AdmissionAttributes, AdmissionMetrics, AdmissionNotes, AsyncPlugin, ClusterView, NoMetrics, Operation,
-    Pass, Phase, Plugin, PluginId, Reinvocation, VersionedObject,
+    AdmissionAttributes, AdmissionMetrics, AdmissionNotes, AdmissionPhase, AsyncPlugin, ClusterView,
+    MutatingRequest, NoMetrics, Operation, Plugin, PluginId, Reinvocation, VersionedObject,
 };
 
 /// A plugin's name as `--enable-admission-plugins` spells it.
@@ -36,7 +36,7 @@ pub struct ChainConfig {
     pub quota: Option<Arc<dyn AsyncPlugin>>,
     pub namespace_auto_provision: Option<Arc<dyn AsyncPlugin>>,
     pub image_policy: Option<Arc<dyn AsyncPlugin>>,
-    pub settings: Settings,
+    pub settings: PluginSettings,
 }
 
 enum ChainPlugin {
@@ -61,7 +61,7 @@ macro_rules! plugin {
             name: stringify!($name),
             on: $on,
             make: |stages| {
-                let make: fn(&Settings) -> $name = $make;
+                let make: fn(&PluginSettings) -> $name = $make;
                 Some(ChainPlugin::Plugin(Box::new(make(&stages.settings))))
             },
         }
@@ -78,7 +78,7 @@ macro_rules! waiting {
             name: stringify!($name),
             on: $on,
             make: |stages| {
-                let make: fn(&Settings) -> $name = $make;
+                let make: fn(&PluginSettings) -> $name = $make;
                 Some(ChainPlugin::Async(Arc::new(make(&stages.settings))))
             },
         }
@@ -199,7 +199,7 @@ struct EnabledPlugin {
 impl EnabledPlugin {
     fn new(position: usize, name: PluginName, link: ChainPlugin) -> Self {
         let mut counted = 0;
-        for phase in [Phase::Mutating, Phase::Validating] {
+        for phase in [AdmissionPhase::Mutating, AdmissionPhase::Validating] {
             for operation in [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect] {
                 if handles(name, phase, operation) {
                     counted |= bit(phase, operation);
@@ -209,19 +209,19 @@ impl EnabledPlugin {
         EnabledPlugin { name, position, link, counted }
     }
 
-    fn is_counted(&self, phase: Phase, operation: Operation) -> bool {
+    fn is_counted(&self, phase: AdmissionPhase, operation: Operation) -> bool {
         self.counted & bit(phase, operation) != 0
     }
 }
 
-fn bit(phase: Phase, operation: Operation) -> u8 {
+fn bit(phase: AdmissionPhase, operation: Operation) -> u8 {
     let position = match operation {
         Operation::Create => 0,
         Operation::Update => 1,
         Operation::Delete => 2,
         Operation::Connect => 3,
     };
-    1 << (position + if phase == Phase::Mutating { 0 } else { 4 })
+    1 << (position + if phase == AdmissionPhase::Mutating { 0 } else { 4 })
 }
 
 /// The enabled plugins, in order.
@@ -303,7 +303,7 @@ impl PluginChain {
     ) -> Result<(), Status> {
         let begun = self.metrics.now();
         let outcome = self.run_mutating(attributes, object, cluster, notes).await;
-        self.record_phase(Phase::Mutating, attributes, &outcome, begun);
+        self.record_phase(AdmissionPhase::Mutating, attributes, &outcome, begun);
         outcome
     }
 
@@ -325,11 +325,12 @@ impl PluginChain {
                     }
                     (ChainPlugin::Plugin(plugin), None) => plugin.admit_deletion(attributes),
                     (ChainPlugin::Async(stage), object) => {
-                        let mut pass = Pass { attributes, cluster, notes, reinvocation: &mut reinvocation };
-                        stage.mutate(&mut pass, object).await
+                        let mut request =
+                            MutatingRequest { attributes, cluster, notes, reinvocation: &mut reinvocation };
+                        stage.mutate(&mut request, object).await
                     }
                 };
-                self.record_plugin(plugin, Phase::Mutating, attributes, &outcome, &mut clock);
+                self.record_plugin(plugin, AdmissionPhase::Mutating, attributes, &outcome, &mut clock);
                 outcome?;
             }
             if !reinvocation.begin_second() {
@@ -348,7 +349,7 @@ impl PluginChain {
     ) -> Result<(), Status> {
         let begun = self.metrics.now();
         let outcome = self.run_validating(attributes, object, cluster, notes).await;
-        self.record_phase(Phase::Validating, attributes, &outcome, begun);
+        self.record_phase(AdmissionPhase::Validating, attributes, &outcome, begun);
         outcome
     }
 
@@ -367,7 +368,7 @@ impl PluginChain {
                 ChainPlugin::Plugin(plugin) => plugin.validate(attributes, object, cluster, notes),
                 ChainPlugin::Async(stage) => stage.validate(attributes, &seen, cluster, notes).await,
             };
-            self.record_plugin(plugin, Phase::Validating, attributes, &outcome, &mut clock);
+            self.record_plugin(plugin, AdmissionPhase::Validating, attributes, &outcome, &mut clock);
             outcome?;
         }
         Ok(())
@@ -378,7 +379,7 @@ impl PluginChain {
     fn record_plugin(
         &self,
         plugin: &EnabledPlugin,
-        phase: Phase,
+        phase: AdmissionPhase,
         attributes: &AdmissionAttributes<'_>,
         outcome: &Result<(), Status>,
         clock: &mut Duration,
@@ -394,7 +395,7 @@ impl PluginChain {
 
     fn record_phase(
         &self,
-        phase: Phase,
+        phase: AdmissionPhase,
         attributes: &AdmissionAttributes<'_>,
         outcome: &Result<(), Status>,
         begun: Duration,

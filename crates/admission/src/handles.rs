@@ -1,17 +1,17 @@
 //! The phases and operations that each of Kubernetes' plugins handles. A plugin appears in metrics only
 //! there.
 
+use crate::AdmissionPhase;
 use crate::Operation::{self, Connect, Create, Delete, Update};
-use crate::Phase;
 
-const MUTATES: &[Phase] = &[Phase::Mutating];
-const VALIDATES: &[Phase] = &[Phase::Validating];
-const BOTH: &[Phase] = &[Phase::Mutating, Phase::Validating];
+const MUTATES: &[AdmissionPhase] = &[AdmissionPhase::Mutating];
+const VALIDATES: &[AdmissionPhase] = &[AdmissionPhase::Validating];
+const BOTH: &[AdmissionPhase] = &[AdmissionPhase::Mutating, AdmissionPhase::Validating];
 
 const ALL: &[Operation] = &[Create, Update, Delete, Connect];
 
 /// By plugin name. A plugin that is not listed handles everything.
-const TABLE: &[(&str, &[Phase], &[Operation])] = &[
+const TABLE: &[(&str, &[AdmissionPhase], &[Operation])] = &[
     ("AlwaysPullImages", BOTH, &[Create, Update]),
     ("CertificateApproval", VALIDATES, &[Update]),
     ("CertificateSigning", VALIDATES, &[Update]),
@@ -51,7 +51,7 @@ const TABLE: &[(&str, &[Phase], &[Operation])] = &[
     ("ValidatingAdmissionWebhook", VALIDATES, ALL),
 ];
 
-pub(crate) fn handles(name: &str, phase: Phase, operation: Operation) -> bool {
+pub(crate) fn handles(name: &str, phase: AdmissionPhase, operation: Operation) -> bool {
     TABLE
         .iter()
         .find(|(known, ..)| *known == name)

@@ -3,6 +3,19 @@
 //! [`PluginChain`] runs the enabled plugins. They are declared in one list in `chain.rs`; plugins do not register themselves. A
 //! plugin implements [`Plugin`], or [`AsyncPlugin`] if it has to wait. Plugins do no I/O themselves: they read the cluster
 //! through [`ClusterView`], which answers from memory, and webhooks are called through [`webhook::Transport`].
+//!
+//! ```
+//! use admission::{ChainConfig, PluginChain};
+//!
+//! // As with --enable-admission-plugins and --disable-admission-plugins. The plugins that need the server, such as
+//! // webhooks, are absent from this configuration and therefore from the chain.
+//! let (enable, disable) = (["AlwaysPullImages".to_owned()], ["PodSecurity".to_owned()]);
+//! let chain = PluginChain::new(&enable, &disable, &ChainConfig::default())?;
+//! let names: Vec<&str> = chain.plugins().collect();
+//! assert!(names.contains(&"AlwaysPullImages") && names.contains(&"LimitRanger"));
+//! assert!(!names.contains(&"PodSecurity") && !names.contains(&"ValidatingAdmissionWebhook"));
+//! # Ok::<(), admission::ChainError>(())
+//! ```
 
 mod admission_snapshot;
 mod attributes;
@@ -28,11 +41,11 @@ pub use attributes::{AdmissionAttributes, Operation, VersionedObject};
 pub use chain::{ChainConfig, ChainError, PluginChain, PluginName, PluginSelection};
 pub use cluster::{BoxFuture, ClusterView, ParamError, RestMapping};
 pub use metrics::{
-    AdmissionMetrics, MatchConditionLabels, NoMetrics, Phase, PluginId, PolicyErrorType, WebhookLabels,
-    WebhookRejection,
+    AdmissionMetrics, AdmissionPhase, MatchConditionLabels, NoMetrics, PluginId, PolicyErrorType,
+    WebhookLabels, WebhookRejection,
 };
 pub use notes::{AdmissionNotes, AuditAnnotation, AuditLevel, EvaluatedManifests, RequestGuard};
-pub use plugin::{AsyncPlugin, Pass, Plugin};
+pub use plugin::{AsyncPlugin, MutatingRequest, Plugin};
 pub use reinvocation::{Reinvocation, ReinvocationState};
 
 #[cfg(test)]

@@ -7,25 +7,25 @@ use crate::{Operation, PluginName};
 
 /// A phase of the admission chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
+pub enum AdmissionPhase {
     Mutating,
     Validating,
 }
 
-impl Phase {
+impl AdmissionPhase {
     /// The `type` label of step and plugin metrics.
     pub fn as_str(self) -> &'static str {
         match self {
-            Phase::Mutating => "admit",
-            Phase::Validating => "validate",
+            AdmissionPhase::Mutating => "admit",
+            AdmissionPhase::Validating => "validate",
         }
     }
 
     /// The `type` label of webhook metrics, where Kubernetes spells the validating phase differently.
     pub fn webhook_label(self) -> &'static str {
         match self {
-            Phase::Mutating => "admit",
-            Phase::Validating => "validating",
+            AdmissionPhase::Mutating => "admit",
+            AdmissionPhase::Validating => "validating",
         }
     }
 }
@@ -76,7 +76,7 @@ pub struct MatchConditionLabels<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct WebhookLabels<'a> {
     pub name: &'a str,
-    pub phase: Phase,
+    pub phase: AdmissionPhase,
     pub operation: Operation,
 }
 
@@ -125,12 +125,19 @@ pub trait AdmissionMetrics: Send + Sync {
     }
 
     /// A phase is complete.
-    fn phase(&self, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
+    fn phase(&self, phase: AdmissionPhase, operation: Operation, rejected: bool, took: Duration) {
         let _ = (phase, operation, rejected, took);
     }
 
     /// A plugin has run.
-    fn plugin(&self, link: PluginId, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
+    fn plugin(
+        &self,
+        link: PluginId,
+        phase: AdmissionPhase,
+        operation: Operation,
+        rejected: bool,
+        took: Duration,
+    ) {
         let _ = (link, phase, operation, rejected, took);
     }
 
@@ -145,7 +152,7 @@ pub trait AdmissionMetrics: Send + Sync {
     }
 
     /// A webhook call failed, and `failurePolicy: Ignore` admitted the request.
-    fn webhook_failed_open(&self, name: &str, phase: Phase) {
+    fn webhook_failed_open(&self, name: &str, phase: AdmissionPhase) {
         let _ = (name, phase);
     }
 

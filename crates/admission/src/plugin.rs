@@ -42,7 +42,7 @@ pub trait Plugin: Send + Sync {
 }
 
 /// A request in the mutating phase.
-pub struct Pass<'a, 'r> {
+pub struct MutatingRequest<'a, 'r> {
     pub attributes: &'a AdmissionAttributes<'r>,
     pub cluster: &'a dyn ClusterView,
     pub notes: &'a mut AdmissionNotes,
@@ -59,10 +59,10 @@ pub trait AsyncPlugin: Send + Sync {
     /// May change or reject `object`, which is in the storage version and `None` for a delete.
     fn mutate<'a>(
         &'a self,
-        pass: &'a mut Pass<'_, '_>,
+        request: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
-        let _ = (pass, object);
+        let _ = (request, object);
         Box::pin(std::future::ready(Ok(())))
     }
 

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use value::Str;
 
-use crate::bearer::{self, Bearer};
-use crate::caller::{Caller, Via};
+use crate::bearer::{self, BearerHeader};
+use crate::caller::{AuthenticationMethod, Caller};
 use crate::front_proxy::FrontProxy;
 use crate::headers::{self, Headers, UnreadableHeader};
 use crate::observe::{OptionalObserver, TokenEvent};
@@ -104,7 +104,9 @@ impl Authenticator {
             let user =
                 certificate.check_time(evidence.now).and_then(|()| proxy.user(certificate, evidence.headers));
             match user {
-                Ok(Some(user)) => return attempt.with(Caller::authenticated(user, Via::FrontProxy)),
+                Ok(Some(user)) => {
+                    return attempt.with(Caller::authenticated(user, AuthenticationMethod::FrontProxy));
+                }
                 Ok(None) => {}
                 // A verified proxy acts for another user. Continuing would run the request as the proxy
                 // itself.
@@ -127,9 +129,10 @@ impl Authenticator {
         if self.accepts_tokens() {
             match headers::first(evidence.headers, "authorization").map(bearer::from_header) {
                 Err(error) => errors.push(error.into()),
-                Ok(Bearer::None) => {}
-                Ok(Bearer::Ignored(why)) => attempt.warnings.push(Str::new_static(why)),
-                Ok(Bearer::Token(token)) => match self.caller_of_token(token, None, evidence.now).await {
+                Ok(BearerHeader::None) => {}
+                Ok(BearerHeader::Ignored(why)) => attempt.warnings.push(Str::new_static(why)),
+                Ok(BearerHeader::Token(token)) => match self.caller_of_token(token, None, evidence.now).await
+                {
                     Ok(found) => return attempt.with_token(found),
                     Err(error) => errors.push(error),
                 },
@@ -214,7 +217,7 @@ impl From<VerifiedToken> for TokenCaller {
     fn from(verified: VerifiedToken) -> Self {
         let VerifiedToken { user, audiences, annotations, warnings, secret: _, used: _ } = verified;
         TokenCaller {
-            caller: Caller::authenticated(user, Via::ServiceAccountToken),
+            caller: Caller::authenticated(user, AuthenticationMethod::ServiceAccountToken),
             audiences,
             warnings,
             annotations,

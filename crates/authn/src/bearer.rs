@@ -16,7 +16,7 @@ const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// The content of the `Authorization` header.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Bearer<'a> {
+pub(crate) enum BearerHeader<'a> {
     /// The header has no bearer token.
     None,
     /// The header is ignored; the text is a warning for the client.
@@ -24,14 +24,14 @@ pub(crate) enum Bearer<'a> {
     Token(&'a str),
 }
 
-pub(crate) fn from_header(header: &str) -> Bearer<'_> {
+pub(crate) fn from_header(header: &str) -> BearerHeader<'_> {
     let mut parts = header.trim().splitn(3, ' ');
     let scheme = parts.next().unwrap_or_default();
     match (parts.next(), parts.next()) {
-        _ if !scheme.eq_ignore_ascii_case("bearer") => Bearer::None,
-        (None, _) | (Some(""), None) => Bearer::None,
-        (Some(""), Some(_)) => Bearer::Ignored(EXTRA_SPACE),
-        (Some(token), _) => Bearer::Token(token),
+        _ if !scheme.eq_ignore_ascii_case("bearer") => BearerHeader::None,
+        (None, _) | (Some(""), None) => BearerHeader::None,
+        (Some(""), Some(_)) => BearerHeader::Ignored(EXTRA_SPACE),
+        (Some(token), _) => BearerHeader::Token(token),
     }
 }
 

@@ -13,14 +13,14 @@ pub struct Caller(Arc<CallerInner>);
 #[derive(Debug, PartialEq, Eq)]
 struct CallerInner {
     user: User,
-    via: Via,
+    via: AuthenticationMethod,
     /// The original caller if `user` is impersonated, for audit.
     impersonator: Option<Caller>,
 }
 
 /// The method that authenticated a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Via {
+pub enum AuthenticationMethod {
     Anonymous,
     ClientCertificate,
     StaticToken,
@@ -62,11 +62,11 @@ impl Caller {
             }
             InternalIdentity::Scheduler => User::named(names::SCHEDULER),
         };
-        Self::authenticated(user, Via::Internal)
+        Self::authenticated(user, AuthenticationMethod::Internal)
     }
 
     /// Adds `system:authenticated`, unless the credential already determines membership in that group.
-    pub(crate) fn authenticated(mut user: User, via: Via) -> Self {
+    pub(crate) fn authenticated(mut user: User, via: AuthenticationMethod) -> Self {
         let already = user.name == names::ANONYMOUS
             || user.is_in(names::AUTHENTICATED)
             || user.is_in(names::UNAUTHENTICATED);
@@ -77,13 +77,13 @@ impl Caller {
     }
 
     /// The impersonated user. [`crate::impersonation`] has checked the permission.
-    pub(crate) fn impersonating(&self, user: User, via: Via) -> Self {
+    pub(crate) fn impersonating(&self, user: User, via: AuthenticationMethod) -> Self {
         Caller(Arc::new(CallerInner { user, via, impersonator: Some(self.clone()) }))
     }
 
     pub(crate) fn anonymous() -> Self {
         let user = User::named(names::ANONYMOUS).in_groups([names::UNAUTHENTICATED]);
-        Caller(Arc::new(CallerInner { user, via: Via::Anonymous, impersonator: None }))
+        Caller(Arc::new(CallerInner { user, via: AuthenticationMethod::Anonymous, impersonator: None }))
     }
 
     pub fn user(&self) -> &User {
@@ -102,7 +102,7 @@ impl Caller {
         &self.0.user.groups
     }
 
-    pub fn via(&self) -> &Via {
+    pub fn via(&self) -> &AuthenticationMethod {
         &self.0.via
     }
 

@@ -18,7 +18,7 @@ use api::field::{aggregate, quote};
 use api::{Status, names as api_names};
 use value::{Path, Str, format_smolstr};
 
-use crate::caller::{Caller, Via};
+use crate::caller::{AuthenticationMethod, Caller};
 use crate::headers::{Headers, UnreadableHeader, all, extra, extra_key, first};
 use crate::user::{User, names, service_account};
 
@@ -117,7 +117,7 @@ impl Impersonation {
                         last_modes.set(name, mode);
                     }
                     let constraint = if mode.is_plain() { Str::default() } else { mode.verb() };
-                    return Ok(caller.impersonating(user, Via::Impersonation { constraint }));
+                    return Ok(caller.impersonating(user, AuthenticationMethod::Impersonation { constraint }));
                 }
                 Err(status) => {
                     refused.get_or_insert(status);

@@ -6,7 +6,7 @@ use std::fmt;
 use aws_lc_rs::digest::{SHA256, digest};
 use value::Str;
 
-use crate::caller::{Caller, Via};
+use crate::caller::{AuthenticationMethod, Caller};
 use crate::user::User;
 
 /// The callers of static tokens. Tokens are stored as SHA-256 digests, which makes lookups safe against
@@ -67,7 +67,7 @@ impl StaticTokens {
             }
             let groups = fields.next().map(|g| g.split(',').map(Str::from).collect()).unwrap_or_default();
             let user = User { name: name.into(), uid: uid.into(), groups, ..User::default() };
-            let caller = Caller::authenticated(user, Via::StaticToken);
+            let caller = Caller::authenticated(user, AuthenticationMethod::StaticToken);
             if tokens.callers.insert(key(&token), caller).is_some() {
                 warnings.push(TokenFileWarning::Duplicate { path: path.to_owned(), record: number });
             }
@@ -77,7 +77,7 @@ impl StaticTokens {
 
     /// Adds a token that `portcullis up` has generated.
     pub fn add(&mut self, token: &str, user: User) {
-        self.callers.insert(key(token), Caller::authenticated(user, Via::StaticToken));
+        self.callers.insert(key(token), Caller::authenticated(user, AuthenticationMethod::StaticToken));
     }
 
     pub(crate) fn caller(&self, token: &str) -> Option<Caller> {

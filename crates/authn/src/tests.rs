@@ -9,7 +9,7 @@ use rcgen::{
 };
 use value::Str;
 
-use crate::bearer::{Bearer, from_header};
+use crate::bearer::{BearerHeader, from_header};
 use crate::x509::ClientCertificate;
 use crate::*;
 
@@ -192,7 +192,7 @@ fn two_spaces_before_a_token_hide_it_and_warn() {
     );
     assert!(attempt.result.unwrap().unwrap().is_anonymous());
     assert_eq!(from_header("Bearer  x"), from_header(" Bearer  x"));
-    assert_eq!(from_header("Bearer x"), Bearer::Token("x"));
+    assert_eq!(from_header("Bearer x"), BearerHeader::Token("x"));
 }
 
 #[test]

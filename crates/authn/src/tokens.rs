@@ -20,9 +20,9 @@ mod webhook_request;
 pub use cache::TokenCache;
 pub use claims::{BoundKind, BoundObject, ObjectReference, TokenClaims};
 pub use issue::Issuer;
-pub use keys::{KeyError, PublicKey, SigningKey};
+pub use keys::{KeyError, SigningKey, TokenVerificationKey};
 pub use refusal::{RefusalCause, RefusalReason, TokenRequestRefusal};
-pub use request::{AttestFuture, Attester, Grant, RequestRules, TokenRequest};
+pub use request::{AttestFuture, Attester, RequestRules, TokenGrant, TokenRequest};
 pub use verify::{BoundObjects, LookupFuture, TokenVerifier, VerifiedToken};
 
 #[cfg(test)]

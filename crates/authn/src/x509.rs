@@ -14,7 +14,7 @@ use x509_parser::der_parser::Oid;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::authenticator::Error;
-use crate::caller::{Caller, Via};
+use crate::caller::{AuthenticationMethod, Caller};
 use crate::user::{User, names};
 
 /// The attribute of a distinguished name with the user's uid, registered for Kubernetes.
@@ -71,7 +71,8 @@ impl ClientCertificate {
         )]);
         let validity = certificate.validity();
         let common_name = user.name.clone();
-        let holder = (!common_name.is_empty()).then(|| Caller::authenticated(user, Via::ClientCertificate));
+        let holder = (!common_name.is_empty())
+            .then(|| Caller::authenticated(user, AuthenticationMethod::ClientCertificate));
         Ok(ClientCertificate {
             common_name,
             holder,

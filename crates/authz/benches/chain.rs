@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::User;
-use authz::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
+use authz::config::{FailurePolicy, SubjectAccessReviewVersion, WebhookConfiguration};
 use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookAuthorizer, WebhookResponse};
-use authz::{AuthorizationAttributes, Compiler, Conditions, NoObserver, ReviewCompiler};
+use authz::{AuthorizationAttributes, ConditionCompiler, Conditions, NoObserver, ReviewCompiler};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 /// Allows every request immediately, with a fixed clock.
@@ -48,7 +48,7 @@ fn chain(criterion: &mut Criterion) {
         authorized_ttl: Some(Duration::from_mins(5)),
         unauthorized_ttl: None,
         timeout: Duration::from_secs(3),
-        version: ReviewVersion::V1,
+        version: SubjectAccessReviewVersion::V1,
         failure_policy: FailurePolicy::Deny,
         kubeconfig: "/k".into(),
         conditions: Conditions::default(),

@@ -1,10 +1,10 @@
-//! Builds a [`AuthorizerChain`] from a [`Configuration`].
+//! Builds an [`AuthorizerChain`] from a [`AuthorizationConfiguration`].
 
 use std::sync::Arc;
 
 use crate::abac::AbacPolicies;
 use crate::chain::{Authorizer, AuthorizerChain, ChainStep};
-use crate::config::{AuthorizerType, Configuration, WebhookConfiguration};
+use crate::config::{AuthorizationConfiguration, AuthorizerType, WebhookConfiguration};
 use crate::node::NodeAuthorizer;
 use crate::observe::AuthorizationObserver;
 use crate::rbac;
@@ -25,7 +25,7 @@ pub type MakeSender<'a> =
     dyn Fn(&str, &WebhookConfiguration) -> Result<Arc<dyn ReviewTransport>, String> + 'a;
 
 pub fn assemble(
-    configuration: &Configuration,
+    configuration: &AuthorizationConfiguration,
     shared: &SharedAuthorizers,
     sender: &MakeSender<'_>,
 ) -> Result<AuthorizerChain, String> {

@@ -22,14 +22,14 @@ pub struct AuthorizationAttributes {
     /// Whether the request is for a resource. Otherwise only `verb` and `path` count.
     pub is_resource: bool,
     /// The field selector of a list, watch or deletecollection.
-    pub fields: Selector,
+    pub fields: SelectorAttributes,
     /// The label selector of a list, watch or deletecollection.
-    pub labels: Selector,
+    pub labels: SelectorAttributes,
 }
 
 /// A selector as authorizers see it: all requirements must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Selector {
+pub struct SelectorAttributes {
     /// An empty list selects everything.
     pub requirements: Vec<Requirement>,
     /// The error of an invalid selector. Authorizers treat it as absent, which only widens the request.
@@ -40,12 +40,12 @@ pub struct Selector {
 pub struct Requirement {
     /// A label key or a field path.
     pub key: Str,
-    pub operator: Operator,
+    pub operator: SelectorOperator,
     pub values: Vec<Str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operator {
+pub enum SelectorOperator {
     In,
     /// Also matches if the key is absent.
     NotIn,
@@ -53,26 +53,26 @@ pub enum Operator {
     DoesNotExist,
 }
 
-impl Selector {
+impl SelectorAttributes {
     /// Parses a `labelSelector` parameter.
     pub fn of_labels(text: &str) -> Self {
         use api::selector::LabelOperator as Api;
         match api::selector::LabelSelector::parse(text) {
-            Err(error) => Selector { requirements: Vec::new(), error: Some(error.into()) },
+            Err(error) => SelectorAttributes { requirements: Vec::new(), error: Some(error.into()) },
             Ok(selector) => {
                 let requirements = selector.requirements().iter().filter_map(|requirement| {
                     let operator = match requirement.operator() {
-                        Api::In | Api::Equals | Api::DoubleEquals => Operator::In,
-                        Api::NotIn | Api::NotEquals => Operator::NotIn,
-                        Api::Exists => Operator::Exists,
-                        Api::DoesNotExist => Operator::DoesNotExist,
+                        Api::In | Api::Equals | Api::DoubleEquals => SelectorOperator::In,
+                        Api::NotIn | Api::NotEquals => SelectorOperator::NotIn,
+                        Api::Exists => SelectorOperator::Exists,
+                        Api::DoesNotExist => SelectorOperator::DoesNotExist,
                         // Authorization has no numeric comparisons. Dropping them only widens the request.
                         Api::GreaterThan | Api::LessThan => return None,
                     };
                     let values = requirement.values().to_vec();
                     Some(Requirement { key: requirement.key().into(), operator, values })
                 });
-                Selector { requirements: requirements.collect(), error: None }
+                SelectorAttributes { requirements: requirements.collect(), error: None }
             }
         }
     }
@@ -80,27 +80,27 @@ impl Selector {
     /// Parses a `fieldSelector` parameter.
     pub fn of_fields(text: &str) -> Self {
         match api::selector::FieldSelector::parse(text) {
-            Err(error) => Selector { requirements: Vec::new(), error: Some(error.into()) },
+            Err(error) => SelectorAttributes { requirements: Vec::new(), error: Some(error.into()) },
             Ok(selector) => {
                 let requirements = selector.requirements().iter().map(|requirement| Requirement {
                     key: requirement.field.clone(),
-                    operator: if requirement.equals { Operator::In } else { Operator::NotIn },
+                    operator: if requirement.equals { SelectorOperator::In } else { SelectorOperator::NotIn },
                     values: vec![requirement.value.clone()],
                 });
-                Selector { requirements: requirements.collect(), error: None }
+                SelectorAttributes { requirements: requirements.collect(), error: None }
             }
         }
     }
 }
 
-impl Operator {
+impl SelectorOperator {
     /// The name in reviews.
     pub fn as_str(self) -> &'static str {
         match self {
-            Operator::In => "In",
-            Operator::NotIn => "NotIn",
-            Operator::Exists => "Exists",
-            Operator::DoesNotExist => "DoesNotExist",
+            SelectorOperator::In => "In",
+            SelectorOperator::NotIn => "NotIn",
+            SelectorOperator::Exists => "Exists",
+            SelectorOperator::DoesNotExist => "DoesNotExist",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Match conditions: CEL expressions over a SubjectAccessReview that decide whether a webhook is called.
 //!
-//! A [`Compiler`] compiles the expressions once ([`ReviewCompiler`] outside of tests); this module defines
+//! A [`ConditionCompiler`] compiles the expressions once ([`ReviewCompiler`] outside of tests); this module defines
 //! their input and combines their results.
 
 mod review_type;
@@ -14,15 +14,15 @@ use value::{Map, Value};
 
 pub use review_type::ReviewCompiler;
 
-use crate::attributes::{AuthorizationAttributes, Selector};
+use crate::attributes::{AuthorizationAttributes, SelectorAttributes};
 
 /// Compiles expressions over the variable `request`, whose type is the `spec` of a SubjectAccessReview.
-pub trait Compiler {
+pub trait ConditionCompiler {
     /// Compiles an expression that must return a bool.
-    fn compile(&self, expression: &str) -> Result<Arc<dyn Condition>, CompileError>;
+    fn compile(&self, expression: &str) -> Result<Arc<dyn AuthorizerMatchCondition>, ConditionCompileError>;
 }
 
-pub trait Condition: Send + Sync {
+pub trait AuthorizerMatchCondition: Send + Sync {
     /// The error is a message.
     fn evaluate(&self, request: &ConditionInput<'_>) -> Result<bool, String>;
 
@@ -38,7 +38,7 @@ pub struct ConditionInput<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CompileError {
+pub enum ConditionCompileError {
     /// The expression is invalid. The message is the compiler's: `compilation failed: ERROR: …` or `must
     /// evaluate to bool but got …`.
     Invalid(String),
@@ -49,11 +49,11 @@ pub enum CompileError {
 /// All match conditions of one webhook.
 #[derive(Clone, Default)]
 pub struct Conditions {
-    conditions: Vec<Arc<dyn Condition>>,
+    conditions: Vec<Arc<dyn AuthorizerMatchCondition>>,
 }
 
 impl Conditions {
-    pub fn new(conditions: Vec<Arc<dyn Condition>>) -> Self {
+    pub fn new(conditions: Vec<Arc<dyn AuthorizerMatchCondition>>) -> Self {
         Conditions { conditions }
     }
 
@@ -122,7 +122,7 @@ impl fmt::Debug for Conditions {
 }
 
 /// A selector as in a SubjectAccessReview.
-pub(crate) fn selector(selector: &Selector) -> Value {
+pub(crate) fn selector(selector: &SelectorAttributes) -> Value {
     let requirements = selector.requirements.iter().map(|requirement| {
         let mut out = Map::with_capacity(3);
         out.insert("key", requirement.key.clone());

@@ -1,4 +1,4 @@
-//! Parses the authorization configuration file into a [`Configuration`].
+//! Parses the authorization configuration file into an [`AuthorizationConfiguration`].
 //!
 //! Parsing is strict: unknown fields, repeated fields and wrong types are errors, and all violations are
 //! reported, not only the first. Messages are kube-apiserver's; [`AuthorizationConfigError::located`] adds file positions
@@ -16,7 +16,7 @@ use value::{Str, yaml};
 
 pub use flags::Flags;
 
-use crate::conditions::{Compiler, Conditions};
+use crate::conditions::{ConditionCompiler, Conditions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AuthorizerType {
@@ -62,7 +62,7 @@ impl AuthorizerType {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Configuration {
+pub struct AuthorizationConfiguration {
     /// In the order in which they are asked.
     pub authorizers: Vec<ConfiguredAuthorizer>,
 }
@@ -85,7 +85,7 @@ pub struct WebhookConfiguration {
     /// The timeout of one call.
     pub timeout: Duration,
     /// The version of the SubjectAccessReview to send.
-    pub version: ReviewVersion,
+    pub version: SubjectAccessReviewVersion,
     pub failure_policy: FailurePolicy,
     /// Path of the kubeconfig with address and credentials.
     pub kubeconfig: Str,
@@ -94,7 +94,7 @@ pub struct WebhookConfiguration {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReviewVersion {
+pub enum SubjectAccessReviewVersion {
     V1,
     V1Beta1,
 }
@@ -109,7 +109,7 @@ pub enum FailurePolicy {
 
 /// The compiler and checks that [`load`] needs from its caller.
 pub struct Environment<'a> {
-    pub compiler: &'a dyn Compiler,
+    pub compiler: &'a dyn ConditionCompiler,
     /// Checks whether a kubeconfig can be used. The error is a message (`error loading file: …`, `must be a
     /// regular file`).
     pub kubeconfig: &'a dyn Fn(&str) -> Result<(), String>,
@@ -135,7 +135,7 @@ pub struct ConfigProblem {
 /// A valid configuration with its warnings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckedConfiguration {
-    pub configuration: Configuration,
+    pub configuration: AuthorizationConfiguration,
     /// Settings that are valid but probably not intended.
     pub warnings: Vec<ConfigProblem>,
 }

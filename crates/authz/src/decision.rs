@@ -8,7 +8,7 @@ use value::Str;
 
 use crate::attributes::AuthorizationAttributes;
 use crate::forbidden::forbidden;
-use crate::rbac::Granted;
+use crate::rbac::AllowingBinding;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -37,7 +37,7 @@ pub enum DecisionReason {
     None,
     Text(Str),
     /// The role and binding that allowed the request.
-    Granted(Granted),
+    Granted(AllowingBinding),
 }
 
 impl DecisionReason {

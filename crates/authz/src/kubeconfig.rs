@@ -1,4 +1,4 @@
-//! Parses the kubeconfig of a webhook into a [`Connection`].
+//! Parses the kubeconfig of a webhook into a [`KubeconfigConnection`].
 //!
 //! It uses only the current context with its cluster and user. Credentials that require running a program are
 //! rejected.
@@ -16,31 +16,31 @@ pub use users::KubeconfigUsers;
 
 /// Address and credentials of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Connection {
+pub struct KubeconfigConnection {
     pub server: Str,
     /// `None` trusts the system's CAs.
-    pub certificate_authority: Option<Material>,
+    pub certificate_authority: Option<PemSource>,
     /// The name to verify in the server's certificate, if it differs from the URL's.
     pub server_name: Str,
     /// Skips TLS verification (`insecure-skip-tls-verify`).
     pub insecure: bool,
     pub proxy_url: Str,
     /// Client certificate and key.
-    pub certificate: Option<(Material, Material)>,
-    pub credential: Credential,
+    pub certificate: Option<(PemSource, PemSource)>,
+    pub credential: KubeconfigCredential,
 }
 
 /// The credentials of a kubeconfig user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeconfigUser {
     /// Client certificate and key.
-    pub certificate: Option<(Material, Material)>,
-    pub credential: Credential,
+    pub certificate: Option<(PemSource, PemSource)>,
+    pub credential: KubeconfigCredential,
 }
 
 /// PEM, inline or in a file.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Material {
+pub enum PemSource {
     /// Relative to the kubeconfig.
     File(Str),
     Inline(Vec<u8>),
@@ -48,7 +48,7 @@ pub enum Material {
 
 /// The content of the `Authorization` header.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub enum Credential {
+pub enum KubeconfigCredential {
     #[default]
     None,
     Token(Str),
@@ -80,7 +80,7 @@ const SCHEME: &str = "k8s.io/client-go/tools/clientcmd/api/latest/latest.go:50";
 const META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
-impl Connection {
+impl KubeconfigConnection {
     /// Parses the current context. Reports all errors, in kube-apiserver's words.
     pub fn parse(text: &[u8], files: FileLookup<'_>) -> Result<Self, KubeconfigError> {
         let config = yaml::document(text).map_err(|error| KubeconfigError::Unreadable(error.message))?.value;
@@ -111,7 +111,7 @@ impl Connection {
         let cluster = cluster.unwrap_or(&nothing);
         let text = |object: &Value, field: &str| Str::from(object.str_at(&[field]).unwrap_or_default());
         let KubeconfigUser { certificate, credential } = KubeconfigUser::read(user, &user_name, files)?;
-        Ok(Connection {
+        Ok(KubeconfigConnection {
             server: text(cluster, "server"),
             certificate_authority: material(cluster, "certificate-authority", "certificate-authority-data"),
             server_name: text(cluster, "tls-server-name"),
@@ -154,13 +154,13 @@ impl KubeconfigUser {
         let (token, file, login) = (text(user, "token"), text(user, "tokenFile"), text(user, "username"));
         // If there is also a token, the token file may be missing.
         let credential = if !file.is_empty() && (token.is_empty() || files(&file).1.is_ok()) {
-            Credential::TokenFile(file)
+            KubeconfigCredential::TokenFile(file)
         } else if !token.is_empty() {
-            Credential::Token(token)
+            KubeconfigCredential::Token(token)
         } else if !login.is_empty() {
-            Credential::Basic(login, text(user, "password"))
+            KubeconfigCredential::Basic(login, text(user, "password"))
         } else {
-            Credential::None
+            KubeconfigCredential::None
         };
         Ok(KubeconfigUser { certificate, credential })
     }
@@ -290,14 +290,6 @@ const LISTS: [FieldTable; 3] = [
 
 impl TypedKubeconfig {
     fn new(config: Value) -> Result<Self, String> {
-        let wrong = |value: &Value, owner: &str, path: &str, wanted: &str| {
-            let kind = value.json_type();
-            format!("json: cannot unmarshal {kind} into Go struct field {owner}.{path} of type {wanted}")
-        };
-        let text = |value: Option<&Value>, owner: &str, path: &str| match value {
-            None | Some(Value::Null | Value::String(_)) => Ok(()),
-            Some(other) => Err(wrong(other, owner, path, "string")),
-        };
         match &config {
             Value::Null => return Ok(TypedKubeconfig(Value::Map(value::Map::new()))),
             Value::Map(_) => {}
@@ -320,54 +312,10 @@ impl TypedKubeconfig {
                 quote(SCHEME)
             ));
         }
-        for (list, inner, owner, texts, bools, data) in LISTS {
-            let items = match config.get(list) {
-                None | Some(Value::Null) => continue,
-                Some(Value::List(items)) => items,
-                Some(other) => {
-                    let item = match list {
-                        "clusters" => "NamedCluster",
-                        "users" => "NamedAuthInfo",
-                        _ => "NamedContext",
-                    };
-                    return Err(wrong(other, "Config", list, &format!("[]v1.{item}")));
-                }
-            };
-            for (i, item) in items.iter().enumerate() {
-                let name = item.str_at(&["name"]).unwrap_or_default();
-                if items.iter().take(i).any(|other| other.str_at(&["name"]).unwrap_or_default() == name) {
-                    return Err(format!(
-                        "error converting *[]Named{owner} into *map[string]*api.{owner}: duplicate name {} in list",
-                        quote(name)
-                    ));
-                }
-                text(item.get("name"), &format!("Named{owner}"), &format!("{list}.name"))?;
-                let Some(object) = item.get(inner) else { continue };
-                for field in texts {
-                    text(object.get(field), owner, &format!("{list}.{inner}.{field}"))?;
-                }
-                for field in bools {
-                    match object.get(field) {
-                        None | Some(Value::Null | Value::Bool(_)) => {}
-                        Some(other) => {
-                            return Err(wrong(other, owner, &format!("{list}.{inner}.{field}"), "bool"));
-                        }
-                    }
-                }
-                for field in data {
-                    match object.get(field) {
-                        None | Some(Value::Null) => {}
-                        Some(Value::String(text)) => {
-                            decode(text).map_err(|at| format!("illegal base64 data at input byte {at}"))?;
-                        }
-                        Some(other) => {
-                            return Err(wrong(other, owner, &format!("{list}.{inner}.{field}"), "[]uint8"));
-                        }
-                    }
-                }
-            }
+        for table in LISTS {
+            check_list(&config, table)?;
         }
-        text(config.get("current-context"), "Config", "current-context")?;
+        check_text(config.get("current-context"), "Config", "current-context")?;
         Ok(TypedKubeconfig(config))
     }
 
@@ -387,6 +335,69 @@ impl TypedKubeconfig {
     }
 }
 
+/// Checks the types of the fields that are read, and that names are unique.
+fn check_list(config: &Value, (list, inner, owner, texts, bools, data): FieldTable) -> Result<(), String> {
+    let items = match config.get(list) {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::List(items)) => items,
+        Some(other) => {
+            let item = match list {
+                "clusters" => "NamedCluster",
+                "users" => "NamedAuthInfo",
+                _ => "NamedContext",
+            };
+            return Err(unmarshal_error(other, "Config", list, &format!("[]v1.{item}")));
+        }
+    };
+    for (i, item) in items.iter().enumerate() {
+        let name = item.str_at(&["name"]).unwrap_or_default();
+        if items.iter().take(i).any(|other| other.str_at(&["name"]).unwrap_or_default() == name) {
+            return Err(format!(
+                "error converting *[]Named{owner} into *map[string]*api.{owner}: duplicate name {} in list",
+                quote(name)
+            ));
+        }
+        check_text(item.get("name"), &format!("Named{owner}"), &format!("{list}.name"))?;
+        let Some(object) = item.get(inner) else { continue };
+        for field in texts {
+            check_text(object.get(field), owner, &format!("{list}.{inner}.{field}"))?;
+        }
+        for field in bools {
+            match object.get(field) {
+                None | Some(Value::Null | Value::Bool(_)) => {}
+                Some(other) => {
+                    return Err(unmarshal_error(other, owner, &format!("{list}.{inner}.{field}"), "bool"));
+                }
+            }
+        }
+        for field in data {
+            match object.get(field) {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) => {
+                    decode(text).map_err(|at| format!("illegal base64 data at input byte {at}"))?;
+                }
+                Some(other) => {
+                    return Err(unmarshal_error(other, owner, &format!("{list}.{inner}.{field}"), "[]uint8"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_text(value: Option<&Value>, owner: &str, path: &str) -> Result<(), String> {
+    match value {
+        None | Some(Value::Null | Value::String(_)) => Ok(()),
+        Some(other) => Err(unmarshal_error(other, owner, path, "string")),
+    }
+}
+
+/// The error of Go's decoder for a value of another type.
+fn unmarshal_error(value: &Value, owner: &str, path: &str, expected: &str) -> String {
+    let kind = value.json_type();
+    format!("json: cannot unmarshal {kind} into Go struct field {owner}.{path} of type {expected}")
+}
+
 /// Decodes base64 like Go's JSON decoder. The error is the byte offset.
 fn decode(text: &str) -> Result<Vec<u8>, usize> {
     let text: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
@@ -397,34 +408,34 @@ fn decode(text: &str) -> Result<Vec<u8>, usize> {
 }
 
 /// Inline data takes precedence over a file.
-fn material(object: &Value, file: &str, data: &str) -> Option<Material> {
+fn material(object: &Value, file: &str, data: &str) -> Option<PemSource> {
     if let Some(bytes) =
         object.str_at(&[data]).filter(|text| !text.is_empty()).and_then(|text| decode(text).ok())
     {
-        return Some(Material::Inline(bytes));
+        return Some(PemSource::Inline(bytes));
     }
     let path = object.str_at(&[file]).filter(|path| !path.is_empty());
-    path.map(|path| Material::File(path.into()))
+    path.map(|path| PemSource::File(path.into()))
 }
 
 /// Omits the content, which may be a private key.
-impl fmt::Debug for Material {
+impl fmt::Debug for PemSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Material::File(path) => write!(f, "File({path:?})"),
-            Material::Inline(bytes) => write!(f, "Inline({} bytes)", bytes.len()),
+            PemSource::File(path) => write!(f, "File({path:?})"),
+            PemSource::Inline(bytes) => write!(f, "Inline({} bytes)", bytes.len()),
         }
     }
 }
 
 /// Omits the token and the password.
-impl fmt::Debug for Credential {
+impl fmt::Debug for KubeconfigCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Credential::None => f.write_str("None"),
-            Credential::Token(_) => f.write_str("Token"),
-            Credential::TokenFile(path) => write!(f, "TokenFile({path:?})"),
-            Credential::Basic(name, _) => write!(f, "Basic({name:?})"),
+            KubeconfigCredential::None => f.write_str("None"),
+            KubeconfigCredential::Token(_) => f.write_str("Token"),
+            KubeconfigCredential::TokenFile(path) => write!(f, "TokenFile({path:?})"),
+            KubeconfigCredential::Basic(name, _) => write!(f, "Basic({name:?})"),
         }
     }
 }

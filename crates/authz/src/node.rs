@@ -1,23 +1,23 @@
 //! The Node authorizer: a kubelet may read objects that its pods refer to, and modify its own objects.
 //!
-//! A node is a user `system:node:NAME` in the group `system:nodes`. [`Graph`] tracks which node needs which
+//! A node is a user `system:node:NAME` in the group `system:nodes`. [`NodeGraph`] tracks which node needs which
 //! object. What depends on the content of a write is checked by the admission plugin NodeRestriction.
 
 mod graph;
 mod references;
 
-pub use graph::{Graph, GraphKind, NodeObject};
+pub use graph::{GraphKind, NodeGraph, NodeObject};
 
 use authn::{User, names};
 use value::Str;
 
-use crate::attributes::{AuthorizationAttributes, Operator};
+use crate::attributes::{AuthorizationAttributes, SelectorOperator};
 use crate::decision::{AuthorizerDecision, DecisionReason};
 use crate::rbac::{PolicyRule, SubjectRules, bootstrap};
 
 #[derive(Debug, Default)]
 pub struct NodeAuthorizer {
-    graph: Graph,
+    graph: NodeGraph,
     /// The rules for resources that are not restricted per node.
     rules: Vec<PolicyRule>,
 }
@@ -25,11 +25,11 @@ pub struct NodeAuthorizer {
 impl NodeAuthorizer {
     /// Starts with an empty graph.
     pub fn new() -> Self {
-        NodeAuthorizer { graph: Graph::default(), rules: bootstrap::node_rules() }
+        NodeAuthorizer { graph: NodeGraph::default(), rules: bootstrap::node_rules() }
     }
 
     /// The graph, which the caller keeps up to date.
-    pub fn graph(&self) -> &Graph {
+    pub fn graph(&self) -> &NodeGraph {
         &self.graph
     }
 
@@ -214,7 +214,7 @@ pub fn node_name(user: &User) -> Option<&str> {
 fn selects(attributes: &AuthorizationAttributes, field: &str, value: &str) -> bool {
     attributes.fields.requirements.iter().any(|requirement| {
         requirement.key == field
-            && requirement.operator == Operator::In
+            && requirement.operator == SelectorOperator::In
             && matches!(requirement.values.as_slice(), [only] if only == value)
     })
 }

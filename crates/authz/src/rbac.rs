@@ -14,7 +14,7 @@ pub mod reconcile;
 mod rule;
 mod subject;
 
-pub use index::{Granted, RbacIndex, RbacKind, SubjectRules};
+pub use index::{AllowingBinding, RbacIndex, RbacKind, SubjectRules};
 pub(crate) use rule::path_covers;
 pub use rule::{PolicyRule, everything};
 pub use subject::{RbacSubject, RoleRef};

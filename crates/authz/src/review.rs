@@ -3,7 +3,7 @@
 use authn::User;
 use value::{Map, Str, Value};
 
-use crate::attributes::{AuthorizationAttributes, Operator, Requirement, Selector};
+use crate::attributes::{AuthorizationAttributes, Requirement, SelectorAttributes, SelectorOperator};
 use crate::decision::{AuthorizerDecision, Decision};
 use crate::rbac::SubjectRules;
 
@@ -112,15 +112,15 @@ fn strings(list: &[Value]) -> Vec<Str> {
 fn requirements(
     selector: &Value,
     mut convert: impl FnMut(Requirement) -> Result<Requirement, Str>,
-) -> Selector {
-    let mut out = Selector::default();
+) -> SelectorAttributes {
+    let mut out = SelectorAttributes::default();
     for item in selector.list_at(&["requirements"]) {
         let text = |field: &str| Str::from(item.str_at(&[field]).unwrap_or_default());
         let operator = match text("operator").as_str() {
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
+            "In" => SelectorOperator::In,
+            "NotIn" => SelectorOperator::NotIn,
+            "Exists" => SelectorOperator::Exists,
+            "DoesNotExist" => SelectorOperator::DoesNotExist,
             other => {
                 out.error = Some(value::format_smolstr!("{other:?} is not a valid selector operator"));
                 continue;
@@ -135,25 +135,25 @@ fn requirements(
     out
 }
 
-fn fields(selector: &Value) -> Selector {
+fn fields(selector: &Value) -> SelectorAttributes {
     match selector.str_at(&["rawSelector"]) {
-        Some(raw) if !raw.is_empty() => Selector::of_fields(raw),
+        Some(raw) if !raw.is_empty() => SelectorAttributes::of_fields(raw),
         _ => requirements(selector, |requirement| match (requirement.operator, requirement.values.len()) {
-            (Operator::In | Operator::NotIn, 1) => Ok(requirement),
+            (SelectorOperator::In | SelectorOperator::NotIn, 1) => Ok(requirement),
             _ => Err(Str::new_static("fieldSelectors support one value")),
         }),
     }
 }
 
-fn labels(selector: &Value) -> Selector {
+fn labels(selector: &Value) -> SelectorAttributes {
     match selector.str_at(&["rawSelector"]) {
-        Some(raw) if !raw.is_empty() => Selector::of_labels(raw),
+        Some(raw) if !raw.is_empty() => SelectorAttributes::of_labels(raw),
         _ => requirements(selector, |requirement| {
             let operator = match requirement.operator {
-                Operator::In => api::selector::LabelOperator::In,
-                Operator::NotIn => api::selector::LabelOperator::NotIn,
-                Operator::Exists => api::selector::LabelOperator::Exists,
-                Operator::DoesNotExist => api::selector::LabelOperator::DoesNotExist,
+                SelectorOperator::In => api::selector::LabelOperator::In,
+                SelectorOperator::NotIn => api::selector::LabelOperator::NotIn,
+                SelectorOperator::Exists => api::selector::LabelOperator::Exists,
+                SelectorOperator::DoesNotExist => api::selector::LabelOperator::DoesNotExist,
             };
             api::selector::LabelRequirement::new(
                 requirement.key.clone(),

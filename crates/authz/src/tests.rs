@@ -122,8 +122,7 @@ fn rules_are_covered_piece_by_piece() {
     let alice = User::named("alice").in_groups(["devs", "system:authenticated"]);
     let holds = |rules: &str| {
         let role = one(&format!("{{kind: ClusterRole, metadata: {{name: r}}, rules: {rules}}}"));
-        run(check_role(&chain, &index, &alice, "", "r", None, &role))
-            .map_err(|status| status.message().to_owned())
+        run(check_role(&chain, &index, &alice, "", None, &role)).map_err(|status| status.message().to_owned())
     };
     for held in [
         "[{apiGroups: [''], resources: [pods], verbs: [get]}]",
@@ -170,7 +169,7 @@ fn rules_of_too_many_combinations_are_held_by_who_holds_them_in_one() {
             ("verbs", list("v", count)),
         ]);
         let role = Value::map([("metadata", Value::map([("name", "r")])), ("rules", Value::list([rule]))]);
-        run(check_role(&chain, &index, &User::named(user), "", "r", None, &role))
+        run(check_role(&chain, &index, &User::named(user), "", None, &role))
             .map_err(|status| status.message().to_owned())
     };
     let refused = |count, long| check("alice", count, long).unwrap_err();
@@ -224,16 +223,17 @@ fn the_rules_of_a_role_that_many_bindings_give_are_listed_within_bounds() {
 fn a_role_is_written_by_who_holds_its_rules_or_may_escalate() {
     let (index, chain) = team();
     let pods = one("{metadata: {name: r}, rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]}");
-    let secrets =
-        one("{metadata: {name: admin}, rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]}");
-    let check = |user: &User, name: &str, new: &Value| {
-        run(check_role(&chain, &index, user, "", name, None, new)).is_ok()
+    let secrets = |name: &str| {
+        one(&format!(
+            "{{metadata: {{name: {name}}}, rules: [{{apiGroups: [''], resources: [secrets], verbs: [get]}}]}}"
+        ))
     };
-    assert!(check(&User::named("alice"), "r", &pods));
-    assert!(!check(&User::named("alice"), "admin", &secrets));
-    assert!(check(&User::named("bob"), "admin", &secrets), "escalate on this name");
-    assert!(!check(&User::named("bob"), "r", &secrets), "escalate on another name");
-    assert!(check(&User::named("x").in_groups(["system:masters"]), "r", &secrets));
+    let check = |user: &User, new: &Value| run(check_role(&chain, &index, user, "", None, new)).is_ok();
+    assert!(check(&User::named("alice"), &pods));
+    assert!(!check(&User::named("alice"), &secrets("admin")));
+    assert!(check(&User::named("bob"), &secrets("admin")), "escalate on this name");
+    assert!(!check(&User::named("bob"), &secrets("r")), "escalate on another name");
+    assert!(check(&User::named("x").in_groups(["system:masters"]), &secrets("r")));
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn only_full_authority_may_aggregate() {
     let gathers =
         one("{metadata: {name: r}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}");
     let check = |user: &str, old: Option<&Value>, new: &Value| {
-        run(check_role(&chain, &index, &User::named(user), "", "r", old, new))
+        run(check_role(&chain, &index, &User::named(user), "", old, new))
     };
     expect![[r#"clusterroles.rbac.authorization.k8s.io "r" is forbidden: must have cluster-admin privileges to use the aggregationRule"#]]
         .assert_eq(check("alice", None, &gathers).unwrap_err().message());
@@ -398,8 +398,8 @@ fn a_binding_gets_its_missing_subjects_or_is_made_anew() {
 
 #[test]
 fn an_object_is_needed_until_the_last_pod_that_refers_to_it_is_gone() {
-    use crate::node::{Graph, GraphKind, NodeObject};
-    let graph = Graph::default();
+    use crate::node::{GraphKind, NodeGraph, NodeObject};
+    let graph = NodeGraph::default();
     let pod = |name: &str, node: &str| {
         one(&format!(
             "{{metadata: {{name: {name}, namespace: ns}}, spec: {{nodeName: {node}, volumes: [{{secret: {{secretName: s}}}}, {{secret: {{secretName: s}}}}]}}}}"
@@ -513,7 +513,7 @@ fn a_review_asks_what_its_spec_says() {
     assert_eq!(user.extra["k"], ["v"]);
     let attributes = review::attributes(&spec);
     assert_eq!(attributes.version, "*");
-    assert_eq!(attributes.fields, Selector::of_fields("metadata.name=x"));
+    assert_eq!(attributes.fields, SelectorAttributes::of_fields("metadata.name=x"));
     assert_eq!(attributes.labels.requirements.len(), 1);
     let answer =
         AuthorizerDecision { error: Some("boom".to_owned()), ..AuthorizerDecision::no_opinion("why") };
@@ -534,15 +534,15 @@ fn a_rules_review_lists_resources_and_paths_apart() {
 
 #[test]
 fn selectors_are_read_as_authorizers_see_them() {
-    let labels = Selector::of_labels("a=b,c in (d,e),!f,g,h>1");
+    let labels = SelectorAttributes::of_labels("a=b,c in (d,e),!f,g,h>1");
     let shown: Vec<String> = labels
         .requirements
         .iter()
         .map(|r| format!("{} {} {:?}", r.key, r.operator.as_str(), r.values))
         .collect();
     assert_eq!(shown, ["a In [\"b\"]", "c In [\"d\", \"e\"]", "f DoesNotExist []", "g Exists []"]);
-    assert!(Selector::of_labels("a=(").error.is_some());
-    assert!(Selector::of_fields("nonsense").error.is_some());
+    assert!(SelectorAttributes::of_labels("a=(").error.is_some());
+    assert!(SelectorAttributes::of_fields("nonsense").error.is_some());
 }
 
 #[test]
@@ -555,7 +555,7 @@ fn roles_that_do_not_exist_are_named_in_a_refused_grant() {
         index.apply(RbacKind::ClusterRoleBinding, None, Some(&binding));
     }
     let role = one("{metadata: {name: r}, rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]}");
-    let refused = run(check_role(&chain, &index, &User::named("alice"), "ns", "r", None, &role)).unwrap_err();
+    let refused = run(check_role(&chain, &index, &User::named("alice"), "ns", None, &role)).unwrap_err();
     expect![[r#"
         roles.rbac.authorization.k8s.io "r" is forbidden: user "alice" (groups=[]) is attempting to grant RBAC permissions not currently held:
         {APIGroups:[""], Resources:["secrets"], Verbs:["get"]}; resolution errors: [[roles.rbac.authorization.k8s.io "gone" not found, roles.rbac.authorization.k8s.io "gone2" not found]]"#]]

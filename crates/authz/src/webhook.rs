@@ -20,7 +20,7 @@ pub use response::{SendError, WebhookFailure, WebhookResponse, decode_object};
 
 use crate::attributes::AuthorizationAttributes;
 use crate::conditions::{Conditions, ConditionsResult};
-use crate::config::{FailurePolicy, ReviewVersion, WebhookConfiguration};
+use crate::config::{FailurePolicy, SubjectAccessReviewVersion, WebhookConfiguration};
 use crate::decision::{AuthorizerDecision, Decision, DecisionReason};
 use crate::observe::{AuthorizationObserver, WebhookEvaluation};
 use response::ReviewVerdict;
@@ -55,7 +55,7 @@ const CACHE_CAPACITY: usize = 8192;
 
 pub struct WebhookAuthorizer {
     name: Str,
-    version: ReviewVersion,
+    version: SubjectAccessReviewVersion,
     authorized_ttl: Option<Duration>,
     unauthorized_ttl: Option<Duration>,
     failure_policy: FailurePolicy,

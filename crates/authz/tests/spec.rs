@@ -22,8 +22,8 @@ use authz::abac::AbacPolicies;
 use authz::config::Environment;
 use authz::node::NodeAuthorizer;
 use authz::{
-    AuthorizationAttributes, Authorizer, AuthorizerChain, ChainStep, Decision, Operator, Requirement,
-    ReviewCompiler, forbidden, node, rbac,
+    AuthorizationAttributes, Authorizer, AuthorizerChain, ChainStep, Decision, Requirement, ReviewCompiler,
+    SelectorOperator, forbidden, node, rbac,
 };
 use pages::{Page, pages};
 
@@ -144,7 +144,7 @@ fn ask(chain: &AuthorizerChain, question: &str) -> String {
                 "--field-selector" => {
                     let (key, value) = words.next().unwrap().split_once('=').unwrap();
                     let values = vec![value.into()];
-                    let requirement = Requirement { key: key.into(), operator: Operator::In, values };
+                    let requirement = Requirement { key: key.into(), operator: SelectorOperator::In, values };
                     attributes.fields.requirements.push(requirement);
                     attributes
                 }

@@ -18,8 +18,8 @@ use anyhow::{Context as _, Result, bail};
 use authz::ReviewCompiler;
 use authz::abac::AbacPolicies;
 use authz::config::{
-    self, AuthorizerType, CheckedConfiguration, Configuration, ConfiguredAuthorizer, Environment,
-    FailurePolicy, ReviewVersion, WebhookConfiguration,
+    self, AuthorizationConfiguration, AuthorizerType, CheckedConfiguration, ConfiguredAuthorizer,
+    Environment, FailurePolicy, SubjectAccessReviewVersion, WebhookConfiguration,
 };
 
 use crate::check;
@@ -27,15 +27,15 @@ use crate::check;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    task: Task,
+    command: AuthzCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Task {
+enum AuthzCommand {
     /// Validate an AuthorizationConfiguration file and print the authorizer chain.
     ///
     /// Exit codes: 0 valid, 1 problems found, 2 usage error.
-    Check(CheckArgs),
+    Check(AuthzCheckArgs),
     /// Evaluate the authorizer chain for one request: VERB RESOURCE[.GROUP][/NAME], or VERB /PATH.
     ///
     /// Exit codes: 0 allowed, 1 denied or problems found, 2 usage error, 3 the decision depends on a webhook without --assume.
@@ -43,7 +43,7 @@ enum Task {
 }
 
 #[derive(Debug, clap::Args)]
-struct CheckArgs {
+struct AuthzCheckArgs {
     #[command(flatten)]
     file: FileArgs,
 }
@@ -63,8 +63,8 @@ pub(crate) struct FileArgs {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let out = &mut std::io::BufWriter::new(std::io::stdout().lock());
-    let code = match &args.task {
-        Task::Check(args) => {
+    let code = match &args.command {
+        AuthzCommand::Check(args) => {
             let loaded = load(&args.file)?;
             print_chain(&args.file.config, &loaded.configuration, out)?;
             for warning in &loaded.warnings {
@@ -72,14 +72,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             }
             ExitCode::SUCCESS
         }
-        Task::CanI(args) => can_i::run(args, out)?,
+        AuthzCommand::CanI(args) => can_i::run(args, out)?,
     };
     out.flush()?;
     Ok(code)
 }
 
 struct LoadedConfiguration {
-    configuration: Configuration,
+    configuration: AuthorizationConfiguration,
     warnings: Vec<config::ConfigProblem>,
     /// The ABAC policies, if the chain has an ABAC authorizer.
     policies: Option<AbacPolicies>,
@@ -170,7 +170,7 @@ fn kubeconfig_url(path: &str) -> Result<String> {
 }
 
 /// Prints the authorizers in order.
-fn print_chain(path: &Path, configuration: &Configuration, out: &mut dyn Write) -> Result<()> {
+fn print_chain(path: &Path, configuration: &AuthorizationConfiguration, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "{} is valid", path.display())?;
     for (i, authorizer) in configuration.authorizers.iter().enumerate() {
         let ConfiguredAuthorizer { kind, name, webhook } = authorizer;
@@ -200,9 +200,9 @@ fn print_chain(path: &Path, configuration: &Configuration, out: &mut dyn Write) 
     Ok(())
 }
 
-fn review_version(version: ReviewVersion) -> &'static str {
+fn review_version(version: SubjectAccessReviewVersion) -> &'static str {
     match version {
-        ReviewVersion::V1 => "v1",
-        ReviewVersion::V1Beta1 => "v1beta1",
+        SubjectAccessReviewVersion::V1 => "v1",
+        SubjectAccessReviewVersion::V1Beta1 => "v1beta1",
     }
 }

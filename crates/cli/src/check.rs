@@ -16,10 +16,10 @@ use value::{Value, write};
 pub(crate) struct Args {
     /// Directories of static manifests. Without --plugin, a directory may contain all six admission kinds.
     #[arg(value_name = "DIR", required_unless_present_any = ["config", "authorization_config"])]
-    folders: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
     /// Admission plugin that the directories are for: only its kinds are valid.
     #[arg(long, value_enum, conflicts_with = "config")]
-    plugin: Option<Plugin>,
+    plugin: Option<ManifestPlugin>,
     /// AdmissionConfiguration file, as for --admission-control-config-file; the directories that it names are checked, too.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Plugin {
+enum ManifestPlugin {
     #[value(name = "ValidatingAdmissionPolicy")]
     ValidatingPolicy,
     #[value(name = "MutatingAdmissionPolicy")]
@@ -82,13 +82,13 @@ enum CheckedContent {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let set = match args.plugin {
         None => ManifestSet::Mixed,
-        Some(Plugin::ValidatingPolicy) => ManifestSet::ValidatingPolicies,
-        Some(Plugin::MutatingPolicy) => ManifestSet::MutatingPolicies,
-        Some(Plugin::ValidatingWebhook) => ManifestSet::ValidatingWebhooks,
-        Some(Plugin::MutatingWebhook) => ManifestSet::MutatingWebhooks,
+        Some(ManifestPlugin::ValidatingPolicy) => ManifestSet::ValidatingPolicies,
+        Some(ManifestPlugin::MutatingPolicy) => ManifestSet::MutatingPolicies,
+        Some(ManifestPlugin::ValidatingWebhook) => ManifestSet::ValidatingWebhooks,
+        Some(ManifestPlugin::MutatingWebhook) => ManifestSet::MutatingWebhooks,
     };
     let mut checked: Vec<CheckReport> =
-        args.folders.iter().map(|folder| check_directory(set, folder, args)).collect();
+        args.directories.iter().map(|directory| check_directory(set, directory, args)).collect();
     if let Some(path) = &args.config {
         checked.extend(check_admission_config(path, args));
     }
@@ -113,12 +113,12 @@ pub(crate) fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-fn check_directory(set: ManifestSet, folder: &Path, args: &Args) -> CheckReport {
+fn check_directory(set: ManifestSet, directory: &Path, args: &Args) -> CheckReport {
     let rules = LoadOptions { strict: args.strict, kinds: &BuiltInKinds };
     let outcome = if args.write_expected {
-        write_expected(set, folder, rules)
+        write_expected(set, directory, rules)
     } else {
-        manifests::load(set, folder, rules)
+        manifests::load(set, directory, rules)
     };
     let (content, problems, warnings) = match outcome {
         Ok(loaded) => (CheckedContent::Directory(loaded.len(), loaded.hash), Vec::new(), loaded.warnings),
@@ -126,25 +126,25 @@ fn check_directory(set: ManifestSet, folder: &Path, args: &Args) -> CheckReport 
             (CheckedContent::Directory(0, String::new()), refused.problems().to_vec(), Vec::new())
         }
     };
-    CheckReport { path: folder.to_owned(), content, problems, warnings }
+    CheckReport { path: directory.to_owned(), content, problems, warnings }
 }
 
 /// Checks a directory, ignoring its list of expected objects, and replaces the list.
 fn write_expected(
     set: ManifestSet,
-    folder: &Path,
+    directory: &Path,
     rules: LoadOptions<'_>,
 ) -> Result<LoadedManifests, LoadError> {
-    let list = folder.join(EXPECTED_OBJECTS);
-    let mut files = manifests::read(set, folder)?;
+    let list = directory.join(EXPECTED_OBJECTS);
+    let mut files = manifests::read(set, directory)?;
     files.retain(|file| Path::new(&file.path) != list);
-    let shown = folder.display().to_string();
+    let shown = directory.display().to_string();
     let loaded = admission::manifests::load(set, &shown, &files, rules)?;
-    let temporary = folder.join(format!(".{EXPECTED_OBJECTS}.new"));
+    let temporary = directory.join(format!(".{EXPECTED_OBJECTS}.new"));
     let written = std::fs::write(&temporary, loaded.expected_objects())
         .and_then(|()| std::fs::rename(&temporary, &list));
     written.map_err(|error| {
-        LoadError::folder(set, &shown, &format!("cannot write {}: {error}", list.display()))
+        LoadError::directory(set, &shown, &format!("cannot write {}: {error}", list.display()))
     })?;
     Ok(loaded)
 }
@@ -159,11 +159,12 @@ fn check_admission_config(path: &Path, args: &Args) -> Vec<CheckReport> {
     };
     match manifests::configured(path) {
         Err(error) => vec![report(String::new(), vec![file_problem(path, error.to_string())])],
-        Ok(folders) => {
-            let noun = if folders.len() == 1 { "directory" } else { "directories" };
-            let summary = format!("{} {noun} of manifests", folders.len());
-            let folders = folders.iter().map(|(set, folder)| check_directory(*set, folder, args));
-            std::iter::once(report(summary, Vec::new())).chain(folders).collect()
+        Ok(directories) => {
+            let noun = if directories.len() == 1 { "directory" } else { "directories" };
+            let summary = format!("{} {noun} of manifests", directories.len());
+            let directories =
+                directories.iter().map(|(set, directory)| check_directory(*set, directory, args));
+            std::iter::once(report(summary, Vec::new())).chain(directories).collect()
         }
     }
 }
@@ -259,10 +260,10 @@ fn json_report(checked: &[CheckReport]) -> Value {
         value.set_at(&["warnings"], Value::List(checked.warnings.iter().map(shown).collect()));
         value
     });
-    let (folders, files): (Vec<Value>, Vec<Value>) =
+    let (directories, files): (Vec<Value>, Vec<Value>) =
         checked_values.partition(|value| value.get("folder").is_some());
     let mut report = Value::map([("valid", checked.iter().all(|c| c.problems.is_empty()))]);
-    report.set_at(&["folders"], Value::List(folders));
+    report.set_at(&["folders"], Value::List(directories));
     report.set_at(&["files"], Value::List(files));
     report
 }

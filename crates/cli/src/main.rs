@@ -34,11 +34,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[command(name = "portcullis", version = server::version::GIT_VERSION, disable_version_flag = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Task,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Task {
+enum CliCommand {
     /// Start a server on 127.0.0.1 that needs no configuration.
     ///
     /// The first start creates a certificate authority, a serving certificate, a client certificate for an administrator, a kubeconfig
@@ -81,27 +81,27 @@ fn main() -> ExitCode {
         command.find_subcommand(name).map(|command| flagz::read(command, matches))
     };
     let outcome = match cli.command {
-        Task::Up(args) => up::run(&args, flags().unwrap_or_default()),
-        Task::Serve(args) => {
+        CliCommand::Up(args) => up::run(&args, flags().unwrap_or_default()),
+        CliCommand::Serve(args) => {
             let unsupported =
                 matches.subcommand_matches("serve").map(serve::unsupported_flags_in).unwrap_or_default();
             serve::run(&args, &unsupported, flags().unwrap_or_default())
         }
-        Task::Cel(args) => cel::run(&args),
-        Task::Check(args) => check::run(&args),
-        Task::Authz(args) => match authz::run(&args) {
+        CliCommand::Cel(args) => cel::run(&args),
+        CliCommand::Check(args) => check::run(&args),
+        CliCommand::Authz(args) => match authz::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
-        Task::Store(args) => match store::run(&args) {
+        CliCommand::Store(args) => match store::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
-        Task::Version => {
+        CliCommand::Version => {
             println!("portcullis {} ({})", env!("CARGO_PKG_VERSION"), server::version::GIT_VERSION);
             Ok(())
         }
-        Task::Completion { shell } => {
+        CliCommand::Completion { shell } => {
             clap_complete::generate(shell, &mut self::command(), "portcullis", &mut std::io::stdout());
             Ok(())
         }

@@ -13,11 +13,11 @@ use crate::serve::runtime;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    task: Task,
+    command: StoreCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Task {
+enum StoreCommand {
     /// Delete one stored object without admission; the server must be stopped.
     ///
     /// Use it for an object that the server cannot read. Its key is in the server's log, in the error of requests that need the object,
@@ -27,7 +27,7 @@ enum Task {
     /// List stored objects that cannot be read; the server must be stopped.
     ///
     /// Exit codes: 0 all objects can be read, 1 some cannot, 2 usage error.
-    Check(CheckArgs),
+    Check(StoreCheckArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,7 @@ struct DeleteKeyArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct CheckArgs {
+struct StoreCheckArgs {
     #[command(flatten)]
     data: DataArgs,
 }
@@ -53,8 +53,8 @@ struct DataArgs {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    match &args.task {
-        Task::DeleteKey(DeleteKeyArgs { key, data }) => {
+    match &args.command {
+        StoreCommand::DeleteKey(DeleteKeyArgs { key, data }) => {
             let removed = runtime()?.block_on(offline::delete_key(&data.data_dir, key))?;
             let readability = match &removed.unreadable {
                 Some(why) => format!("it could not be read: {why}"),
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             )?;
             Ok(ExitCode::SUCCESS)
         }
-        Task::Check(CheckArgs { data }) => {
+        StoreCommand::Check(StoreCheckArgs { data }) => {
             let (unreadable, objects) = runtime()?.block_on(offline::check(&data.data_dir))?;
             for found in &unreadable {
                 writeln!(out, "{}: {}", found.key, found.why)?;

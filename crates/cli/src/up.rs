@@ -52,12 +52,12 @@ const HEALTH_PATHS: &[&str] = &["/healthz", "/livez", "/readyz"];
 /// Runs the server until SIGTERM or SIGINT. `flags` are all flags with their values, for `/flagz`.
 pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     logging::start(args.logging_format, args.verbosity)?;
-    let folder = &args.data_dir;
-    create_private_directory(folder)?;
-    let files = ClusterFiles::read_or_create(folder)?;
+    let directory = &args.data_dir;
+    create_private_directory(directory)?;
+    let files = ClusterFiles::read_or_create(directory)?;
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut config = Config::new(SocketAddr::new(local, args.secure_port), files.serving);
-    config.storage.data = Data::Directory(folder.join("store"));
+    config.storage.data = Data::Directory(directory.join("store"));
     config.authentication.client_ca = Some(files.authority.cert_pem.clone().into_bytes());
     config.controllers.root_ca = Some(files.authority.cert_pem.clone());
     // Aggregated API servers trust identity headers from the holder of the proxy client certificate. They read its authority from the
@@ -88,11 +88,11 @@ pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
     config.admission.webhook_tokens = true;
     config.admission.strict_manifests = args.strict_manifests;
     config.feature_gates = FeatureGates::default().with(WEBHOOK_TOKENS, true).all();
-    config.admission.manifests.extend(args.policies.clone().map(|folder| (ManifestSet::Mixed, folder)));
+    config.admission.manifests.extend(args.policies.clone().map(|directory| (ManifestSet::Mixed, directory)));
     runtime()?.block_on(async move {
         let running = server::start(config).await?;
         let url = format!("https://{}", running.address);
-        let kubeconfig = folder.join("kubeconfig");
+        let kubeconfig = directory.join("kubeconfig");
         write_private(&kubeconfig, &pki::kubeconfig(&url, &files.authority.cert_pem, &files.admin))?;
         let shown = fs::canonicalize(&kubeconfig).unwrap_or(kubeconfig);
         let mut out = std::io::stdout().lock();
@@ -137,20 +137,22 @@ fn front_proxy() -> FrontProxy {
 
 impl ClusterFiles {
     /// Reads the files that exist and creates those that are missing.
-    fn read_or_create(folder: &Path) -> Result<Self> {
+    fn read_or_create(directory: &Path) -> Result<Self> {
         let now = unix_time();
-        let authority = identity(folder, "ca", || pki::authority("portcullis-ca", now))?;
+        let authority = identity(directory, "ca", || pki::authority("portcullis-ca", now))?;
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let first = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-        let serving =
-            identity(folder, "apiserver", || pki::serving(&authority, &dns_names(), &[local, first], now))?;
-        let admin = identity(folder, "admin", || {
+        let serving = identity(directory, "apiserver", || {
+            pki::serving(&authority, &dns_names(), &[local, first], now)
+        })?;
+        let admin = identity(directory, "admin", || {
             pki::client(&authority, "kubernetes-admin", &[authn::names::MASTERS], now)
         })?;
-        let proxy_authority = identity(folder, "front-proxy-ca", || pki::authority("front-proxy-ca", now))?;
+        let proxy_authority =
+            identity(directory, "front-proxy-ca", || pki::authority("front-proxy-ca", now))?;
         let proxy_client =
-            identity(folder, PROXY_CLIENT, || pki::client(&proxy_authority, PROXY_CLIENT, &[], now))?;
-        let path = folder.join("sa.key");
+            identity(directory, PROXY_CLIENT, || pki::client(&proxy_authority, PROXY_CLIENT, &[], now))?;
+        let path = directory.join("sa.key");
         let signing_key = if path.exists() {
             check_private(&path)?;
             fs::read_to_string(&path).with_context(|| format!("cannot read `{}`", path.display()))?
@@ -165,11 +167,11 @@ impl ClusterFiles {
 
 /// Reads `NAME.crt` and `NAME.key`, or creates both if neither exists.
 fn identity(
-    folder: &Path,
+    directory: &Path,
     name: &str,
     make: impl FnOnce() -> Result<TlsIdentity, pki::Error>,
 ) -> Result<TlsIdentity> {
-    let (cert, key) = (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")));
+    let (cert, key) = (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")));
     match (cert.exists(), key.exists()) {
         (true, true) => {
             check_private(&key)?;
@@ -193,32 +195,32 @@ fn identity(
 }
 
 /// Creates the directory, or checks that only the current user can access it.
-fn create_private_directory(folder: &Path) -> Result<()> {
-    if !folder.exists() {
+fn create_private_directory(directory: &Path) -> Result<()> {
+    if !directory.exists() {
         return fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(folder)
-            .with_context(|| format!("cannot create the data directory `{}`", folder.display()));
+            .create(directory)
+            .with_context(|| format!("cannot create the data directory `{}`", directory.display()));
     }
-    let metadata = fs::metadata(folder)
-        .with_context(|| format!("cannot read the data directory `{}`", folder.display()))?;
+    let metadata = fs::metadata(directory)
+        .with_context(|| format!("cannot read the data directory `{}`", directory.display()))?;
     if !metadata.is_dir() {
-        bail!("the data directory `{}` is not a directory", folder.display());
+        bail!("the data directory `{}` is not a directory", directory.display());
     }
     let me = fs::metadata("/proc/self").context("cannot read the user of this process")?.uid();
     if metadata.uid() != me {
         bail!(
             "the data directory `{}` belongs to another user, who could have put keys into it: use another directory",
-            folder.display()
+            directory.display()
         );
     }
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         bail!(
             "the data directory `{}` has mode {mode:04o}, so other users can access it: run `chmod 700 {}`",
-            folder.display(),
-            folder.display()
+            directory.display(),
+            directory.display()
         );
     }
     Ok(())

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use authz::abac::AbacPolicies;
 use authz::config::{
-    self, AuthorizationConfigError, AuthorizerType, CheckedConfiguration, Configuration, Environment, Flags,
-    WebhookConfiguration,
+    self, AuthorizationConfigError, AuthorizationConfiguration, AuthorizerType, CheckedConfiguration,
+    Environment, Flags, WebhookConfiguration,
 };
 use authz::node::NodeAuthorizer;
 use authz::{AuthorizerChain, ReviewCompiler, SharedAuthorizers, assemble, rbac};
@@ -50,7 +50,7 @@ impl Authorization {
 
 /// A configuration that was read and checked.
 pub(crate) struct LoadedAuthorization {
-    pub(crate) configuration: Configuration,
+    pub(crate) configuration: AuthorizationConfiguration,
     /// Path and content of the file, if the configuration comes from one.
     pub(crate) source: Option<(PathBuf, Vec<u8>)>,
     policies: Option<Arc<AbacPolicies>>,
@@ -222,7 +222,7 @@ impl AuthorizerParts {
     /// Builds the chain. Also returns the files that it was built from besides the configuration file, even if it cannot be built.
     pub(crate) fn chain(
         &self,
-        configuration: &Configuration,
+        configuration: &AuthorizationConfiguration,
     ) -> (Result<AuthorizerChain, String>, ReferencedFiles) {
         let several =
             configuration.authorizers.iter().filter(|a| a.kind == AuthorizerType::Webhook).count() > 1;

@@ -187,7 +187,7 @@ pub struct AdmissionConfig {
     /// The value of `--admission-control-config-file`.
     pub configuration_file: Option<PathBuf>,
     /// Settings of built-in plugins that come from flags.
-    pub plugins: admission::plugins::Settings,
+    pub plugins: admission::plugins::PluginSettings,
     /// The feature gate `ManifestBasedAdmissionControlConfig`: directories of static manifests are allowed, and the API
     /// rejects object names that are reserved for static manifests.
     pub static_manifests: bool,
@@ -264,7 +264,7 @@ impl Config {
                 enable: Vec::new(),
                 disable: Vec::new(),
                 configuration_file: None,
-                plugins: admission::plugins::Settings::default(),
+                plugins: admission::plugins::PluginSettings::default(),
                 static_manifests: true,
                 manifests: Vec::new(),
                 strict_manifests: false,

@@ -16,7 +16,7 @@ use std::time::Duration;
 use admission::manifests::{
     self, AcceptedFiles, LoadError, LoadOptions, LoadedManifests, ManifestFile, ManifestProblem, ManifestSet,
 };
-use admission::plugins::Settings;
+use admission::plugins::PluginSettings;
 use admission::policy::TypeCheckKinds;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -45,7 +45,7 @@ pub fn configured(path: &Path) -> Result<Vec<(ManifestSet, PathBuf)>, ConfigErro
     configurations.pod_security()?;
     configurations.webhook_credentials()?;
     let named = configurations.names();
-    configurations.settings(Settings::default(), |plugin| named.contains(plugin))?;
+    configurations.settings(PluginSettings::default(), |plugin| named.contains(plugin))?;
     configurations.limited()?;
     configurations.image_policy(named.contains("ImagePolicyWebhook"))?;
     let directories = configurations.manifests(true, |_| true)?;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Status;
-use authn::{Caller, Via};
+use authn::{AuthenticationMethod, Caller};
 use authz::Denial;
 use http::{HeaderMap, Method, Response};
 use kinds::table::Verb;
@@ -267,7 +267,7 @@ async fn authorize(
     let AuthenticatedRequest { caller, info, query, headers, record, .. } = &request;
     let begun = Instant::now();
     let authorized = state.authorization.chain_for(caller).authorize(caller, attributes(info)).await;
-    if *caller.via() != Via::Internal {
+    if *caller.via() != AuthenticationMethod::Internal {
         state.authorization.metrics.attempted(&authorized, begun.elapsed());
     }
     match authorized {

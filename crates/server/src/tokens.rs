@@ -5,7 +5,8 @@ use std::sync::Arc;
 use api::attestation::WebhookConfigurationKind;
 use api::meta;
 use authn::tokens::{
-    BoundKind, BoundObjects, Issuer, LookupFuture, PublicKey, RequestRules, TokenVerifier, discovery,
+    BoundKind, BoundObjects, Issuer, LookupFuture, RequestRules, TokenVerificationKey, TokenVerifier,
+    discovery,
 };
 use storage::Store;
 use value::{Str, Value};
@@ -64,8 +65,8 @@ impl Tokens {
             config;
         let mut public = Vec::new();
         for pem in &keys {
-            let found =
-                PublicKey::all_from_pem(pem).map_err(|e| ConfigError::flag("service-account-key-file", e))?;
+            let found = TokenVerificationKey::all_from_pem(pem)
+                .map_err(|e| ConfigError::flag("service-account-key-file", e))?;
             public.extend(found);
         }
         let Some(name) = issuers.first().cloned() else {

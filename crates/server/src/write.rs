@@ -202,7 +202,7 @@ impl WriteContext<'_> {
         let ends = meta::is_deleting(object)
             || matches!(call.info.verb.as_str(), "delete" | "deletecollection")
             || call.info.subresource == "eviction";
-        if *call.caller().via() == authn::Via::Internal {
+        if *call.caller().via() == authn::AuthenticationMethod::Internal {
             WritePriority::System
         } else if expect != Expect::Absent && (ends || is_lease) {
             WritePriority::Essential

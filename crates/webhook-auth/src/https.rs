@@ -132,11 +132,11 @@ impl fmt::Debug for Https {
 
 /// Keys of the cluster in which this pod runs, read from its API server with the pod's service account.
 pub fn in_cluster(issuer: impl Into<String>) -> Result<KeyCache, FetchError> {
-    let folder = Path::new(IN_CLUSTER);
-    let authorities = folder.join("ca.crt");
+    let directory = Path::new(IN_CLUSTER);
+    let authorities = directory.join("ca.crt");
     let authorities = fs::read(&authorities)
         .map_err(|error| FetchError::Transport(format!("`{}`: {error}", authorities.display())))?;
-    let https = Https::new(&authorities)?.with_token_file(API_SERVER, folder.join("token"))?;
+    let https = Https::new(&authorities)?.with_token_file(API_SERVER, directory.join("token"))?;
     let discovery = Discovery::new(issuer, https).at(API_SERVER).keys_at(format!("{API_SERVER}{JWKS_PATH}"));
     Ok(KeyCache::new(discovery))
 }

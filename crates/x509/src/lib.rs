@@ -24,7 +24,7 @@ mod signature;
 
 pub use certificate::Certificate;
 pub use key::{Curve, PublicKey};
-pub use name::{Subject, directory_string};
+pub use name::{CertificateSubject, directory_string};
 pub use request::CertificateRequest;
 
 /// Errors of parsing and verification, in Go's words where a client sees them.

@@ -8,17 +8,17 @@ const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 
 /// The parts of a subject that Kubernetes maps to users and groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Subject {
+pub struct CertificateSubject {
     /// The common name; the last one if there are several, as in Go.
     pub common_name: String,
     /// The organizations in order.
     pub organizations: Vec<String>,
 }
 
-impl Subject {
+impl CertificateSubject {
     /// Parses the elements of an RDNSequence.
     pub(crate) fn read(mut sequence: DerReader<'_>) -> Result<Self, Error> {
-        let mut subject = Subject::default();
+        let mut subject = CertificateSubject::default();
         while !sequence.is_empty() {
             let mut set = sequence.expect(SET)?.inside();
             while !set.is_empty() {

@@ -1,7 +1,7 @@
 //! Certificate requests (PKCS#10), parsed by the rules of Go's `crypto/x509`.
 
 use crate::der::{DerReader, INTEGER, SEQUENCE, context};
-use crate::name::Subject;
+use crate::name::CertificateSubject;
 use crate::signature::{self, SignatureAlgorithm};
 use crate::{Error, PublicKey, pem};
 
@@ -9,7 +9,7 @@ use crate::{Error, PublicKey, pem};
 #[derive(Clone, Debug)]
 pub struct CertificateRequest {
     /// The requested subject of the certificate.
-    pub subject: Subject,
+    pub subject: CertificateSubject,
     /// The public key to certify; `None` if Go does not know its type.
     pub key: Option<PublicKey>,
     algorithm: SignatureAlgorithm,
@@ -41,7 +41,7 @@ impl CertificateRequest {
         let subject = information.expect(SEQUENCE)?;
         let key = PublicKey::read(information.expect(SEQUENCE)?.inside())?;
         information.expect(context(0))?;
-        let subject = Subject::read(subject.inside())?;
+        let subject = CertificateSubject::read(subject.inside())?;
         Ok(CertificateRequest { subject, key, algorithm, signed: signed.raw.to_vec(), signature })
     }
 

@@ -2,7 +2,7 @@
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyPair, SignatureAlgorithm};
 
-use crate::{CertificateRequest, Error, PublicKey, Subject, directory_string, pem};
+use crate::{CertificateRequest, CertificateSubject, Error, PublicKey, directory_string, pem};
 
 /// Label, contents and remaining text of the first block.
 fn first(text: &str) -> Option<(String, Vec<u8>, String)> {
@@ -116,8 +116,10 @@ fn a_subject_is_read_in_every_string_type() {
             &[(DnType::OrganizationName, value), (DnType::CommonName, utf8("alice"))],
             &rcgen::PKCS_ECDSA_P256_SHA256,
         );
-        let subject =
-            Subject { common_name: "alice".to_owned(), organizations: vec!["system:masters".to_owned()] };
+        let subject = CertificateSubject {
+            common_name: "alice".to_owned(),
+            organizations: vec!["system:masters".to_owned()],
+        };
         assert_eq!(CertificateRequest::from_der(&der).unwrap().subject, subject);
     }
 }

@@ -7,7 +7,7 @@ use super::document::ConfigDocument;
 
 const SCHEME: &str = "k8s.io/apiserver/pkg/admission/plugin/policy/config/config.go:32";
 
-/// Parses the configuration of one of the two plugins. Returns the folder of static manifests; empty if there
+/// Parses the configuration of one of the two plugins. Returns the directory of static manifests; empty if there
 /// is none.
 pub fn static_manifests(plugin: &str, bytes: &[u8]) -> Result<Str, String> {
     let document = ConfigDocument::read(bytes)?;
@@ -21,8 +21,8 @@ pub fn static_manifests(plugin: &str, bytes: &[u8]) -> Result<Str, String> {
     }
     document.expect_kind(super::GROUP, &["v1"], &kind, SCHEME)?;
     let (root, mut fields) = document.fields();
-    let folder = fields.text(&root, &kind, "", "staticManifestsDir");
+    let directory = fields.text(&root, &kind, "", "staticManifestsDir");
     fields.reject_unknown(&root, "", &["apiVersion", "kind", "staticManifestsDir"]);
     fields.finish()?;
-    Ok(folder)
+    Ok(directory)
 }

@@ -11,7 +11,7 @@ const SCHEME: &str = "k8s.io/apiserver/pkg/admission/plugin/webhook/config/kubec
 pub struct WebhookAdmission {
     /// The kubeconfig with the credentials for webhooks; empty if there is none.
     pub kubeconfig: Str,
-    /// The folder of static manifests; empty if there is none.
+    /// The directory of static manifests; empty if there is none.
     pub static_manifests: Str,
 }
 

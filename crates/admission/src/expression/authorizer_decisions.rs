@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use api::Status;
 use authn::User;
-use authz::{AuthorizationAttributes, Decision as Verdict, Selector};
+use authz::{AuthorizationAttributes, Decision, SelectorAttributes};
 use cel::authz::{Authorizer, AuthorizerCheck, AuthorizerDecision, CheckTarget};
 use value::Str;
 
@@ -16,12 +16,12 @@ use crate::matching::RequestContext;
 /// Answers the authorizer checks of CEL expressions from memory.
 #[derive(Debug, Default)]
 pub struct AuthorizerDecisions {
-    answers: Mutex<HashMap<AuthorizerCheck, AuthorizerDecision>>,
+    decisions: Mutex<HashMap<AuthorizerCheck, AuthorizerDecision>>,
 }
 
 impl Authorizer for AuthorizerDecisions {
     fn check(&self, check: &AuthorizerCheck) -> Option<AuthorizerDecision> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(check).cloned()
+        self.decisions.lock().unwrap_or_else(PoisonError::into_inner).get(check).cloned()
     }
 }
 
@@ -41,13 +41,13 @@ impl AuthorizerDecisions {
     async fn ask(&self, check: AuthorizerCheck, user: &User, cluster: &dyn ClusterView) {
         let account = check.service_account.as_ref();
         let account = account.map(|(namespace, name)| authn::service_account::user(namespace, name, ""));
-        let answer = cluster.authorize(account.as_ref().unwrap_or(user), &attributes(&check)).await;
+        let authorized = cluster.authorize(account.as_ref().unwrap_or(user), &attributes(&check)).await;
         let decision = AuthorizerDecision {
-            allowed: answer.decision == Verdict::Allow,
-            reason: answer.reason.to_string().into(),
-            error: answer.error.map(Str::from),
+            allowed: authorized.decision == Decision::Allow,
+            reason: authorized.reason.to_string().into(),
+            error: authorized.error.map(Str::from),
         };
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).insert(check, decision);
+        self.decisions.lock().unwrap_or_else(PoisonError::into_inner).insert(check, decision);
     }
 }
 
@@ -56,8 +56,8 @@ fn attributes(check: &AuthorizerCheck) -> AuthorizationAttributes {
     match &check.target {
         CheckTarget::Path(path) => AuthorizationAttributes::path(check.verb.clone(), path.clone()),
         CheckTarget::Resource(target) => AuthorizationAttributes {
-            fields: target.field_selector.as_deref().map(Selector::of_fields).unwrap_or_default(),
-            labels: target.label_selector.as_deref().map(Selector::of_labels).unwrap_or_default(),
+            fields: target.field_selector.as_deref().map(SelectorAttributes::of_fields).unwrap_or_default(),
+            labels: target.label_selector.as_deref().map(SelectorAttributes::of_labels).unwrap_or_default(),
             ..AuthorizationAttributes::resource(
                 check.verb.clone(),
                 target.group.clone(),

@@ -160,7 +160,7 @@ pub struct PolicyEvaluation<'f> {
     base: &'f Activation<'f>,
     pacer: &'f YieldPacer,
     activation: OnceLock<Activation<'f>>,
-    values: OnceLock<Vec<VariableSlot<'f>>>,
+    values: OnceLock<Vec<PolicyVariableSlot<'f>>>,
     /// Cost of the variables since the last expression was charged.
     cost: AtomicU64,
     /// The budget that `cost` may use.
@@ -176,7 +176,7 @@ pub struct PolicyEvaluation<'f> {
 }
 
 #[derive(Default)]
-struct VariableSlot<'f> {
+struct PolicyVariableSlot<'f> {
     outcome: OnceLock<Result<Val<'f>, Error>>,
     running: AtomicBool,
     depth: AtomicUsize,
@@ -259,8 +259,9 @@ impl<'f> PolicyEvaluation<'f> {
         })
     }
 
-    fn values(&self) -> &[VariableSlot<'f>] {
-        self.values.get_or_init(|| self.variables.list.iter().map(|_| VariableSlot::default()).collect())
+    fn values(&self) -> &[PolicyVariableSlot<'f>] {
+        self.values
+            .get_or_init(|| self.variables.list.iter().map(|_| PolicyVariableSlot::default()).collect())
     }
 
     /// Computes a variable, and the variables that it needs, one after the other instead of recursively.
@@ -291,7 +292,11 @@ impl<'f> PolicyEvaluation<'f> {
         Ok(())
     }
 
-    fn compute(&self, variable: &'f PolicyVariable, value: &VariableSlot<'f>) -> Result<Val<'f>, Error> {
+    fn compute(
+        &self,
+        variable: &'f PolicyVariable,
+        value: &PolicyVariableSlot<'f>,
+    ) -> Result<Val<'f>, Error> {
         let name = api::field::quote(&variable.name);
         let program = match &variable.expression.program {
             Ok(program) => program,
@@ -366,7 +371,7 @@ impl<'f> PolicyEvaluation<'f> {
     }
 
     /// Records the depth of a variable that the current one has read.
-    fn note_depth(&self, value: &VariableSlot<'f>) {
+    fn note_depth(&self, value: &PolicyVariableSlot<'f>) {
         let depth = value.depth.load(Ordering::Relaxed);
         if depth > self.depth_read.load(Ordering::Relaxed) {
             self.depth_read.store(depth, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use api::type_meta;
 use value::yaml::{self, Document, Position, Spans};
 use value::{Map, Value, write};
 
-use super::problem::Problems;
+use super::problem::{ManifestProblem, Problems};
 use super::{ManifestFile, ManifestSet};
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -97,7 +97,10 @@ pub(super) fn items<'a>(
                 } else {
                     error.message.clone()
                 };
-                reader.problems.at(file, error.position, "", error.message, None, || report);
+                reader.problems.error_loading(
+                    ManifestProblem::at(file, error.position, "", error.message, None),
+                    || report,
+                );
             }
         }
     }
@@ -121,6 +124,19 @@ struct FileDecoder<'r, 'a> {
     accept: &'r mut dyn FnMut(Vec<DecodedObject>, &mut Problems<'a>),
 }
 
+/// The number of `v1.List`s around an object.
+#[derive(Clone, Copy)]
+struct ListNesting {
+    depth: usize,
+}
+
+impl ListNesting {
+    /// kube-apiserver's prefix for errors in list items.
+    fn error_prefix(self) -> &'static str {
+        if self.depth == 0 { "" } else { "failed to decode list item: " }
+    }
+}
+
 impl FileDecoder<'_, '_> {
     fn document(&mut self, document: Document, text: &[u8]) {
         let Document { value, duplicates, strict, spans, .. } = document;
@@ -130,20 +146,25 @@ impl FileDecoder<'_, '_> {
             None => duplicates.iter().map(|path| format!("duplicate field {}", quote(path))).collect(),
         };
         let positions = duplicates.iter().map(|path| spans.of(path)).collect();
-        self.object(value, text, &spans, &RepeatedFields { messages: repeated, positions }, "", 0);
+        self.object(
+            value,
+            text,
+            &spans,
+            &RepeatedFields { messages: repeated, positions },
+            ListNesting { depth: 0 },
+        );
     }
 
-    /// Decodes an object or an item of a list. `within` is kube-apiserver's prefix for errors in list items.
+    /// Decodes an object or an item of a list.
     fn object(
         &mut self,
         mut object: Value,
         text: &[u8],
         spans: &ObjectSpans,
         repeated: &RepeatedFields,
-        within: &str,
-        depth: usize,
+        nesting: ListNesting,
     ) {
-        let file = self.file;
+        let (file, within) = (self.file, nesting.error_prefix());
         let gvk = match type_meta::require(&object, text) {
             Ok(gvk) => gvk,
             Err(untyped) => {
@@ -151,11 +172,14 @@ impl FileDecoder<'_, '_> {
                 let hint = "each document is one object with `apiVersion: admissionregistration.k8s.io/v1` and a `kind`";
                 let report = format!("{within}{}", untyped.message);
                 let at = spans.of(untyped.field);
-                return self.problems.at(file, at, untyped.field, message, Some(hint), || report);
+                return self.problems.error_loading(
+                    ManifestProblem::at(file, at, untyped.field, message, Some(hint)),
+                    || report,
+                );
             }
         };
         if gvk.group.is_empty() && gvk.version == "v1" && gvk.kind == "List" {
-            return self.list(&object, spans, repeated, within, depth);
+            return self.list(&object, spans, repeated, nesting);
         }
         let Some(kind) = registered(&gvk) else {
             let message = format!(
@@ -163,9 +187,12 @@ impl FileDecoder<'_, '_> {
                 quote(&gvk.kind),
                 quote(&gvk.api_version())
             );
-            let hint = format!("the kinds of this folder are {}", self.set.kinds().join(", "));
+            let hint = format!("the kinds of this directory are {}", self.set.kinds().join(", "));
             let report = format!("{within}{message} in scheme {}", quote(self.scheme()));
-            return self.problems.at(file, spans.of("kind"), "kind", message, Some(&hint), || report);
+            return self.problems.error_loading(
+                ManifestProblem::at(file, spans.of("kind"), "kind", message, Some(&hint)),
+                || report,
+            );
         };
         // Fields are checked before the kind: an object of a wrong kind with an unknown field is rejected for
         // the field.
@@ -175,12 +202,22 @@ impl FileDecoder<'_, '_> {
             if let Some(error) = outcome.type_error(&[]) {
                 let field = bad_base64(&error, &object).unwrap_or_else(|| wrong_field(&error));
                 let report = format!("{within}{error}");
-                return self.problems.at(file, spans.of(&field), &field, error, None, || report);
+                return self
+                    .problems
+                    .error_loading(ManifestProblem::at(file, spans.of(&field), &field, error, None), || {
+                        report
+                    });
             }
             if !self.strict(spans, &outcome.unknown, repeated, within) {
                 return;
             }
         }
+        self.accept_object(object, &gvk, kind, spans);
+    }
+
+    /// Accepts an object of one of the directory's kinds, or the items of a list of them.
+    fn accept_object(&mut self, mut object: Value, gvk: &GroupVersionKind, kind: &str, spans: &ObjectSpans) {
+        let file = self.file;
         let single = self.set.kinds().iter().find(|k| **k == kind);
         let listed = self
             .set
@@ -209,28 +246,26 @@ impl FileDecoder<'_, '_> {
                 let hint = if gvk.group == GROUP && gvk.version != "v1" {
                     "only admissionregistration.k8s.io/v1 is read from files".to_owned()
                 } else {
-                    format!("the kinds of this folder are {}", self.set.kinds().join(", "))
+                    format!("the kinds of this directory are {}", self.set.kinds().join(", "))
                 };
                 let report = message.clone();
-                self.problems.at(file, spans.of("kind"), "kind", message, Some(&hint), || report);
+                self.problems.error_loading(
+                    ManifestProblem::at(file, spans.of("kind"), "kind", message, Some(&hint)),
+                    || report,
+                );
             }
         }
     }
 
     /// Decodes the items of a `v1.List`.
-    fn list(
-        &mut self,
-        list: &Value,
-        spans: &ObjectSpans,
-        repeated: &RepeatedFields,
-        within: &str,
-        depth: usize,
-    ) {
-        let file = self.file;
-        if depth >= MAX_LISTS {
+    fn list(&mut self, list: &Value, spans: &ObjectSpans, repeated: &RepeatedFields, nesting: ListNesting) {
+        let (file, within) = (self.file, nesting.error_prefix());
+        if nesting.depth >= MAX_LISTS {
             let message = "lists are nested too deeply".to_owned();
             let report = message.clone();
-            return self.problems.at(file, spans.of(""), "", message, None, || report);
+            return self
+                .problems
+                .error_loading(ManifestProblem::at(file, spans.of(""), "", message, None), || report);
         }
         let empty = Map::new();
         let fields = list.as_map().unwrap_or(&empty);
@@ -243,7 +278,10 @@ impl FileDecoder<'_, '_> {
             let outcome = schema::decode::normalise(&mut metadata.clone(), schema);
             if let Some(error) = outcome.type_error(&[]) {
                 let report = format!("{within}{error}");
-                return self.problems.at(file, spans.of("metadata"), "metadata", error, None, || report);
+                return self.problems.error_loading(
+                    ManifestProblem::at(file, spans.of("metadata"), "metadata", error, None),
+                    || report,
+                );
             }
             unknown.extend(outcome.unknown.iter().map(|path| format!("metadata.{path}")));
         }
@@ -256,7 +294,10 @@ impl FileDecoder<'_, '_> {
                     other.json_type()
                 );
                 let report = format!("{within}{message}");
-                return self.problems.at(file, spans.of("items"), "items", message, None, || report);
+                return self.problems.error_loading(
+                    ManifestProblem::at(file, spans.of("items"), "items", message, None),
+                    || report,
+                );
             }
         };
         if !self.strict(spans, &unknown, repeated, within) {
@@ -270,8 +311,7 @@ impl FileDecoder<'_, '_> {
                 &text,
                 &spans,
                 &RepeatedFields::default(),
-                "failed to decode list item: ",
-                depth + 1,
+                ListNesting { depth: nesting.depth + 1 },
             );
         }
     }
@@ -292,12 +332,18 @@ impl FileDecoder<'_, '_> {
         let report = format!("{within}strict decoding error: {}", messages.join(", "));
         for (index, word) in repeated.messages.iter().enumerate() {
             let at = repeated.positions.get(index).copied().unwrap_or_else(|| spans.of(""));
-            self.problems.at(self.file, at, "", word.clone(), Some("say each field once"), || report.clone());
+            self.problems.error_loading(
+                ManifestProblem::at(self.file, at, "", word.clone(), Some("say each field once")),
+                || report.clone(),
+            );
         }
         for path in unknown {
             let message = format!("unknown field {}", quote(path));
             let hint = "check the spelling and the indentation";
-            self.problems.at(self.file, spans.key(path), path, message, Some(hint), || report.clone());
+            self.problems.error_loading(
+                ManifestProblem::at(self.file, spans.key(path), path, message, Some(hint)),
+                || report.clone(),
+            );
         }
         false
     }

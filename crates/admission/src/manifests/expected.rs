@@ -1,7 +1,7 @@
-//! `expected-objects.txt`: the objects that a folder must contain, one `KIND/NAME` per line.
+//! `expected-objects.txt`: the objects that a directory must contain, one `KIND/NAME` per line.
 //!
 //! A file that is cut off while it is written can still be valid: an empty one, or one that ends at `---`.
-//! This list protects against losing policies that way: a folder that does not contain exactly these objects
+//! This list protects against losing policies that way: a directory that does not contain exactly these objects
 //! is rejected like one with an invalid manifest. kube-apiserver ignores the file because of its extension.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use value::yaml::Position;
 
-use super::problem::Problems;
+use super::problem::{ManifestProblem, Problems};
 use super::{Manifest, ManifestFile};
 
 pub const EXPECTED_OBJECTS: &str = "expected-objects.txt";
@@ -21,7 +21,7 @@ pub(super) fn is_list(path: &str) -> bool {
 /// The content of the file for these objects.
 pub(super) fn write(objects: &BTreeMap<&'static str, Vec<Manifest>>) -> String {
     let mut text =
-        String::from("# The objects of this folder. Written by `portcullis check --write-expected`.\n");
+        String::from("# The objects of this directory. Written by `portcullis check --write-expected`.\n");
     for (kind, name, _) in identities(objects) {
         let _ = writeln!(text, "{kind}/{name}");
     }
@@ -50,7 +50,10 @@ pub(super) fn check(
     };
     let mut add = |file: &ManifestFile, line: usize, message: String, hint: &str| {
         let report = message.clone();
-        problems.at(file, Position { line, column: 1 }, "", message, Some(hint), || report);
+        problems.error_loading(
+            ManifestProblem::at(file, Position { line, column: 1 }, "", message, Some(hint)),
+            || report,
+        );
     };
     let found: BTreeSet<(&str, &str)> = identities(objects).map(|(kind, name, _)| (kind, name)).collect();
     let mut wanted = BTreeSet::new();
@@ -66,14 +69,14 @@ pub(super) fn check(
         };
         wanted.insert((kind.to_owned(), name.to_owned()));
         if !found.contains(&(kind, name)) {
-            let message = format!("{kind} `{name}` is expected, but no file of the folder has it");
+            let message = format!("{kind} `{name}` is expected, but no file of the directory has it");
             add(list, index + 1, message, "restore the object, or remove this line if it is to go");
         }
     }
     if wanted.is_empty() {
         let message =
             format!("{EXPECTED_OBJECTS} lists no objects, as if it was cut off while it was written");
-        add(list, 1, message, "list the objects of the folder with `portcullis check --write-expected`");
+        add(list, 1, message, "list the objects of the directory with `portcullis check --write-expected`");
         return;
     }
     for (kind, name, manifest) in identities(objects) {

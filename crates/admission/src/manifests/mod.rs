@@ -1,8 +1,8 @@
-//! Static manifests (KEP-5793): loads the admission objects of a folder, or reports everything that is wrong
+//! Static manifests (KEP-5793): loads the admission objects of a directory, or reports everything that is wrong
 //! with it.
 //!
 //! Startup, reload and the offline check share this loader. It takes paths and bytes; the caller reads the
-//! folder. Every problem has file, line, column and field. The text of [`LoadError`] is kube-apiserver's,
+//! directory. Every problem has file, line, column and field. The text of [`LoadError`] is kube-apiserver's,
 //! which stops at the first problem.
 
 mod decode;
@@ -24,7 +24,7 @@ pub use expected::EXPECTED_OBJECTS;
 pub use problem::{LoadError, ManifestProblem};
 pub use restrictions::STATIC_SUFFIX;
 
-/// A file of the folder.
+/// A file of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestFile {
     /// As shown in messages.
@@ -33,7 +33,7 @@ pub struct ManifestFile {
     pub content: Result<Vec<u8>, String>,
 }
 
-/// The plugin that a folder is configured for.
+/// The plugin that a directory is configured for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ManifestSet {
     ValidatingWebhooks,
@@ -45,7 +45,7 @@ pub enum ManifestSet {
 }
 
 impl ManifestSet {
-    /// The kinds that the folder may contain.
+    /// The kinds that the directory may contain.
     pub fn kinds(self) -> &'static [&'static str] {
         match self {
             ManifestSet::ValidatingWebhooks => &["ValidatingWebhookConfiguration"],
@@ -91,12 +91,12 @@ pub struct Manifest {
     pub line: usize,
 }
 
-/// The accepted content of a folder.
+/// The accepted content of a directory.
 #[derive(Clone, Debug, Default)]
 pub struct LoadedManifests {
     /// By kind, sorted by name.
     pub objects: BTreeMap<&'static str, Vec<Manifest>>,
-    /// `sha256:` and the hex digest of the files; empty if the folder has no content.
+    /// `sha256:` and the hex digest of the files; empty if the directory has no content.
     pub hash: String,
     /// Valid, but probably not intended.
     pub warnings: Vec<ManifestProblem>,
@@ -155,12 +155,12 @@ pub fn hash(files: &[ManifestFile]) -> String {
     format!("sha256:{}", HEXLOWER.encode(&hasher.finalize()))
 }
 
-/// Accepted files of one folder, by path. Unchanged files are not checked again on reload. Use one value per
-/// folder.
+/// Accepted files of one directory, by path. Unchanged files are not checked again on reload. Use one value per
+/// directory.
 #[derive(Debug, Default)]
 pub struct AcceptedFiles {
     files: HashMap<String, AcceptedFile>,
-    /// Whether the last accepted folder contained [`EXPECTED_OBJECTS`]. If so, the next one must, too:
+    /// Whether the last accepted directory contained [`EXPECTED_OBJECTS`]. If so, the next one must, too:
     /// deleting the list must not remove its protection.
     had_expected_objects: bool,
 }
@@ -182,30 +182,32 @@ impl AcceptedFiles {
     }
 }
 
-/// Loads a folder. `files` must be sorted by name.
+/// Loads a directory. `files` must be sorted by name.
 pub fn load(
     set: ManifestSet,
-    folder: &str,
+    directory: &str,
     files: &[ManifestFile],
     rules: LoadOptions<'_>,
 ) -> Result<LoadedManifests, LoadError> {
-    load_changed(set, folder, files, rules, &mut AcceptedFiles::default())
+    load_changed(set, directory, files, rules, &mut AcceptedFiles::default())
 }
 
 /// Like [`load`], but reuses the files that `accepted` knows from the last load.
 pub fn load_changed(
     set: ManifestSet,
-    folder: &str,
+    directory: &str,
     files: &[ManifestFile],
     rules: LoadOptions<'_>,
     accepted: &mut AcceptedFiles,
 ) -> Result<LoadedManifests, LoadError> {
     let mut catalog =
         AcceptedFiles { files: std::mem::take(&mut accepted.files), ..AcceptedFiles::default() };
-    let context =
-        &ValidationContext { static_names: true, is_manifest: true, ..ValidationContext::default() };
-    let mut problems = problem::Problems::new(set, folder);
-    let mut names = restrictions::SeenNames::default();
+    let mut problems = problem::Problems::new(set, directory);
+    let mut validator = ManifestValidator {
+        context: ValidationContext { static_names: true, is_manifest: true, ..ValidationContext::default() },
+        kinds: rules.kinds,
+        names: restrictions::SeenNames::default(),
+    };
     let mut objects: BTreeMap<&'static str, Vec<Manifest>> = BTreeMap::new();
     let mut warnings = Vec::new();
     let (lists, manifests): (Vec<&ManifestFile>, Vec<&ManifestFile>) =
@@ -219,16 +221,16 @@ pub fn load_changed(
             }
         };
         let digest: [u8; 32] = Sha256::digest(content).into();
-        let accepted_file = if let Some(accepted_file) = catalog.of(&file.path, &digest, &names) {
+        let accepted_file = if let Some(accepted_file) = catalog.of(&file.path, &digest, &validator.names) {
             for (kind, manifest) in &accepted_file.objects {
-                names.record(kind, api::meta::name(&manifest.object), &file.path);
+                validator.names.record(kind, api::meta::name(&manifest.object), &file.path);
             }
             catalog.files.remove(&file.path)
         } else {
             let before = problems.len();
             let mut accepted_file = AcceptedFile { digest, objects: Vec::new(), warnings: Vec::new() };
             decode::items(set, file, content, &mut problems, &mut |items, problems| {
-                validate_objects(file, items, context, rules.kinds, &mut names, problems, &mut accepted_file);
+                validator.validate(file, items, problems, &mut accepted_file);
             });
             (problems.len() == before).then_some(accepted_file)
         };
@@ -252,7 +254,7 @@ pub fn load_changed(
             None => {}
         }
     }
-    warnings.extend(warnings::of_folder(folder, &objects));
+    warnings.extend(warnings::of_directory(directory, &objects));
     if rules.strict && problems.len() == 0 {
         for warning in warnings.drain(..) {
             let report = warning.one_line();
@@ -268,45 +270,52 @@ pub fn load_changed(
     Ok(LoadedManifests { objects, hash: hash(files), warnings })
 }
 
-/// Defaults and validates decoded objects, first by the API's rules, then by those for static manifests.
-fn validate_objects(
-    file: &ManifestFile,
-    items: Vec<decode::DecodedObject>,
-    context: &ValidationContext,
-    catalog: &dyn TypeCheckKinds,
-    names: &mut restrictions::SeenNames,
-    problems: &mut problem::Problems<'_>,
-    accepted_file: &mut AcceptedFile,
-) {
-    let mut valid = Vec::with_capacity(items.len());
-    for mut item in items {
-        let kind = api::GroupKind::new("admissionregistration.k8s.io", item.kind);
-        kinds::table::behavior(&kind).apply_defaults(&mut item.object);
-        let checks = kinds::table::behavior(&kind).rules.as_ref();
-        let errors = checks.map(|rules| (rules.create)(&item.object, context)).unwrap_or_default();
-        if errors.is_empty() {
-            valid.push(item);
-        } else {
-            problems.invalid(file, item.kind, api::meta::name(&item.object), &item.spans, &errors);
+/// Validates the objects of all files of a directory.
+struct ManifestValidator<'a> {
+    context: ValidationContext,
+    kinds: &'a dyn TypeCheckKinds,
+    names: restrictions::SeenNames,
+}
+
+impl ManifestValidator<'_> {
+    /// Defaults and validates decoded objects, first by the API's rules, then by those for static manifests.
+    fn validate(
+        &mut self,
+        file: &ManifestFile,
+        items: Vec<decode::DecodedObject>,
+        problems: &mut problem::Problems<'_>,
+        accepted_file: &mut AcceptedFile,
+    ) {
+        let mut valid = Vec::with_capacity(items.len());
+        for mut item in items {
+            let kind = api::GroupKind::new("admissionregistration.k8s.io", item.kind);
+            kinds::table::behavior(&kind).apply_defaults(&mut item.object);
+            let checks = kinds::table::behavior(&kind).rules.as_ref();
+            let errors = checks.map(|rules| (rules.create)(&item.object, &self.context)).unwrap_or_default();
+            if errors.is_empty() {
+                valid.push(item);
+            } else {
+                problems.invalid(file, item.kind, api::meta::name(&item.object), &item.spans, &errors);
+            }
         }
-    }
-    valid.retain(|item| {
-        let before = problems.len();
-        names.check(file, item.kind, &item.object, &item.spans, problems);
-        restrictions::check(file, item.kind, &item.object, &item.spans, problems);
-        problems.len() == before
-    });
-    for item in valid {
-        accepted_file.warnings.extend(warnings::of_object(
-            file,
-            item.kind,
-            &item.object,
-            &item.spans,
-            catalog,
-        ));
-        let line = item.spans.line();
-        let manifest = Manifest { object: Arc::new(item.object), file: file.path.as_str().into(), line };
-        accepted_file.objects.push((item.kind, manifest));
+        valid.retain(|item| {
+            let before = problems.len();
+            self.names.check(file, item.kind, &item.object, &item.spans, problems);
+            restrictions::check(file, item.kind, &item.object, &item.spans, problems);
+            problems.len() == before
+        });
+        for item in valid {
+            accepted_file.warnings.extend(warnings::of_object(
+                file,
+                item.kind,
+                &item.object,
+                &item.spans,
+                self.kinds,
+            ));
+            let line = item.spans.line();
+            let manifest = Manifest { object: Arc::new(item.object), file: file.path.as_str().into(), line };
+            accepted_file.objects.push((item.kind, manifest));
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Problems of a folder: a full report, and the single line that kube-apiserver prints.
+//! Problems of a directory: a full report, and the single line that kube-apiserver prints.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub(super) const NAME_HINT: &str = "objects in files have names that end with `.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestProblem {
-    /// Empty if the problem concerns the folder.
+    /// Empty if the problem concerns the directory.
     pub file: String,
     pub position: Option<Position>,
     /// The field path; empty if the problem concerns no field.
@@ -39,7 +39,7 @@ impl fmt::Display for ManifestProblem {
 }
 
 impl ManifestProblem {
-    /// A problem of a whole file or folder.
+    /// A problem of a whole file or directory.
     pub fn of_file(path: &str, message: String, hint: Option<&str>) -> Self {
         ManifestProblem {
             file: path.to_owned(),
@@ -111,7 +111,7 @@ impl ManifestProblem {
     }
 }
 
-/// The folder was rejected.
+/// The directory was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
     summary: String,
@@ -119,11 +119,14 @@ pub struct LoadError {
 }
 
 impl LoadError {
-    /// The folder cannot be read.
-    pub fn folder(set: ManifestSet, folder: &str, why: &str) -> Self {
-        let problem =
-            ManifestProblem::of_file(folder, why.to_owned(), Some("name a folder that the server may read"));
-        LoadError { summary: summary(set, folder, why), problems: vec![problem] }
+    /// The directory cannot be read.
+    pub fn directory(set: ManifestSet, directory: &str, why: &str) -> Self {
+        let problem = ManifestProblem::of_file(
+            directory,
+            why.to_owned(),
+            Some("name a directory that the server may read"),
+        );
+        LoadError { summary: summary(set, directory, why), problems: vec![problem] }
     }
 
     pub fn problems(&self) -> &[ManifestProblem] {
@@ -154,15 +157,15 @@ impl std::error::Error for LoadError {}
 
 pub(super) struct Problems<'a> {
     set: ManifestSet,
-    folder: &'a str,
+    directory: &'a str,
     first: Option<String>,
     found: Vec<ManifestProblem>,
     count: usize,
 }
 
 impl<'a> Problems<'a> {
-    pub(super) fn new(set: ManifestSet, folder: &'a str) -> Self {
-        Problems { set, folder, first: None, found: Vec::new(), count: 0 }
+    pub(super) fn new(set: ManifestSet, directory: &'a str) -> Self {
+        Problems { set, directory, first: None, found: Vec::new(), count: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -185,17 +188,18 @@ impl<'a> Problems<'a> {
             ManifestProblem::of_file(
                 path,
                 format!("cannot be read: {why}"),
-                Some("make it a readable file or take it out of the folder"),
+                Some("make it a readable file or take it out of the directory"),
             ),
         );
     }
 
-    /// The list of expected objects existed when the folder was last accepted.
+    /// The list of expected objects existed when the directory was last accepted.
     pub(super) fn expected_objects_missing(&mut self) {
-        let message = format!("{EXPECTED_OBJECTS} is gone, which protected the folder from losing objects");
+        let message =
+            format!("{EXPECTED_OBJECTS} is gone, which protected the directory from losing objects");
         let report = message.clone();
         let hint = "restore the file; to do without it, remove it and restart the server";
-        let problem = ManifestProblem::of_file(self.folder, message, Some(hint));
+        let problem = ManifestProblem::of_file(self.directory, message, Some(hint));
         self.push(|| report, problem);
     }
 
@@ -207,18 +211,10 @@ impl<'a> Problems<'a> {
         self.push(|| format!("failed to split YAML documents in file {path}: {}", error.message), problem);
     }
 
-    /// A problem at a field. `report` is kube-apiserver's message after `error loading FILE: `.
-    pub(super) fn at(
-        &mut self,
-        file: &ManifestFile,
-        position: Position,
-        field: &str,
-        message: String,
-        hint: Option<&str>,
-        report: impl FnOnce() -> String,
-    ) {
-        let problem = ManifestProblem::at(file, position, field, message, hint);
-        self.push(|| format!("error loading {}: {}", file.path, report()), problem);
+    /// A problem in a file. `report` is kube-apiserver's message after `error loading FILE: `.
+    pub(super) fn error_loading(&mut self, problem: ManifestProblem, report: impl FnOnce() -> String) {
+        let file = problem.file.clone();
+        self.push(|| format!("error loading {file}: {}", report()), problem);
     }
 
     /// Violations of the API's validation rules.
@@ -236,13 +232,16 @@ impl<'a> Problems<'a> {
             let (field, words) = (error.field.clone(), error.to_string());
             let hint = words.contains(NAME_OR_PREFIX).then_some(NAME_HINT);
             let words = words.replace(NAME_OR_PREFIX, NAME);
-            self.at(file, position_text.of(&field), &field, words, hint, || report.clone());
+            self.error_loading(
+                ManifestProblem::at(file, position_text.of(&field), &field, words, hint),
+                || report.clone(),
+            );
         }
     }
 
     pub(super) fn finish(self) -> Result<(), LoadError> {
         let Some(first) = self.first else { return Ok(()) };
-        let summary = summary(self.set, self.folder, &first);
+        let summary = summary(self.set, self.directory, &first);
         let mut problems = self.found;
         if self.count > problems.len() {
             problems.push(ManifestProblem::of_file(
@@ -255,9 +254,9 @@ impl<'a> Problems<'a> {
     }
 }
 
-fn summary(set: ManifestSet, folder: &str, why: &str) -> String {
+fn summary(set: ManifestSet, directory: &str, why: &str) -> String {
     let what = if set.is_webhooks() { "webhook" } else { "policy" };
-    format!("failed to load static {what} manifests from {}: {why}", api::field::quote(folder))
+    format!("failed to load static {what} manifests from {}: {why}", api::field::quote(directory))
 }
 
 fn source_line(file: &ManifestFile, position: Position) -> Option<String> {

@@ -41,28 +41,40 @@ impl SeenNames {
         if name.is_empty() {
             let message = "metadata.name: Required value: name is required".to_owned();
             let report = format!("{kind} {}: {message}", quote(name));
-            problems.at(file, at, "metadata.name", message, Some(NAME_HINT), || report);
+            problems.error_loading(
+                ManifestProblem::at(file, at, "metadata.name", message, Some(NAME_HINT)),
+                || report,
+            );
             return;
         }
         if !name.ends_with(STATIC_SUFFIX) {
             let message = format!("{} must have a name ending with {}", quote(name), quote(STATIC_SUFFIX));
             let hint = format!("call it {name}{STATIC_SUFFIX}");
-            problems.at(file, at, "metadata.name", message, Some(&hint), || {
-                format!(
-                    "{} in file {path} must have a name ending with {}",
-                    quote(name),
-                    quote(STATIC_SUFFIX)
-                )
-            });
+            problems.error_loading(
+                ManifestProblem::at(file, at, "metadata.name", message, Some(&hint)),
+                || {
+                    format!(
+                        "{} in file {path} must have a name ending with {}",
+                        quote(name),
+                        quote(STATIC_SUFFIX)
+                    )
+                },
+            );
             return;
         }
         if let Some(previous) = self.0.get(&(kind, name.into())) {
             let message = format!("duplicate name {} (previously seen in {})", quote(name), quote(previous));
-            let hint = "names are unique per kind over all files of the folder";
+            let hint = "names are unique per kind over all files of the directory";
             let previous = quote(previous);
-            problems.at(file, at, "metadata.name", message, Some(hint), || {
-                format!("duplicate name {} found in file {path} (previously seen in {previous})", quote(name))
-            });
+            problems.error_loading(
+                ManifestProblem::at(file, at, "metadata.name", message, Some(hint)),
+                || {
+                    format!(
+                        "duplicate name {} found in file {path} (previously seen in {previous})",
+                        quote(name)
+                    )
+                },
+            );
             return;
         }
         self.record(kind, name, &file.path);
@@ -85,7 +97,10 @@ pub(super) fn check(
                 let hint =
                     "write the values into the policy: parameters live in the API, which can be changed";
                 let report = message.clone();
-                problems.at(file, spans.of(field), field, message, Some(hint), || report);
+                problems.error_loading(
+                    ManifestProblem::at(file, spans.of(field), field, message, Some(hint)),
+                    || report,
+                );
             }
         }
         "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => {
@@ -94,7 +109,10 @@ pub(super) fn check(
                 let field = "spec.policyName";
                 let message = format!("binding {name} must reference a policy (spec.policyName)");
                 let report = message.clone();
-                problems.at(file, spans.of("spec"), field, message, None, || report);
+                problems
+                    .error_loading(ManifestProblem::at(file, spans.of("spec"), field, message, None), || {
+                        report
+                    });
             } else if !policy.ends_with(STATIC_SUFFIX) {
                 let field = "spec.policyName";
                 let message = format!(
@@ -102,14 +120,20 @@ pub(super) fn check(
                     quote(policy),
                     quote(STATIC_SUFFIX)
                 );
-                let hint = "a static binding binds a policy of the same folder";
+                let hint = "a static binding binds a policy of the same directory";
                 let report = message.clone();
-                problems.at(file, spans.of(field), field, message, Some(hint), || report);
+                problems.error_loading(
+                    ManifestProblem::at(file, spans.of(field), field, message, Some(hint)),
+                    || report,
+                );
             } else if object.at(&["spec", "paramRef"]).is_some() {
                 let field = "spec.paramRef";
                 let message = format!("binding {name}: {field} is not supported for static manifests");
                 let report = message.clone();
-                problems.at(file, spans.of(field), field, message, None, || report);
+                problems
+                    .error_loading(ManifestProblem::at(file, spans.of(field), field, message, None), || {
+                        report
+                    });
             }
         }
         _ => webhooks(file, object, &name, spans, problems),
@@ -132,29 +156,33 @@ fn webhooks(
             let field = format!("{field}.service");
             let why =
                 "clientConfig.service is not supported for static manifests; use clientConfig.url instead";
-            problems.at(
-                file,
-                spans.of(&field),
-                &field,
-                format!("webhook {own} in {name}: {why}"),
-                None,
+            problems.error_loading(
+                ManifestProblem::at(
+                    file,
+                    spans.of(&field),
+                    &field,
+                    format!("webhook {own} in {name}: {why}"),
+                    None,
+                ),
                 || format!("webhook {own} in {name} (file {path}): {why}"),
             );
         } else if webhook.str_at(&["clientConfig", "url"]).unwrap_or_default().is_empty() {
             let why = "clientConfig.url is required for static manifests";
-            problems.at(
-                file,
-                spans.of(&field),
-                &field,
-                format!("webhook {own} in {name}: {why}"),
-                None,
+            problems.error_loading(
+                ManifestProblem::at(
+                    file,
+                    spans.of(&field),
+                    &field,
+                    format!("webhook {own} in {name}: {why}"),
+                    None,
+                ),
                 || format!("webhook {own} in {name} (file {path}): {why}"),
             );
         }
     }
 }
 
-/// A binding's policy must be in the same folder.
+/// A binding's policy must be in the same directory.
 pub(super) fn references(objects: &BTreeMap<&'static str, Vec<Manifest>>, problems: &mut Problems<'_>) {
     for (bindings, policies) in [
         ("MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"),
@@ -175,7 +203,7 @@ pub(super) fn references(objects: &BTreeMap<&'static str, Vec<Manifest>>, proble
             let report = message.clone();
             let file = ManifestFile { path: binding.file.to_string(), content: Err(String::new()) };
             let position = value::yaml::Position { line: binding.line, column: 1 };
-            let hint = "a policy and its binding are in one folder";
+            let hint = "a policy and its binding are in one directory";
             problems.push(
                 || report,
                 ManifestProblem::at(&file, position, "spec.policyName", message, Some(hint)),

@@ -102,7 +102,7 @@ fn a_binding_may_be_in_another_file_and_order_is_by_name() {
 }
 
 #[test]
-fn kinds_are_those_of_the_folder() {
+fn kinds_are_those_of_the_directory() {
     assert_eq!(policies(WEBHOOK), "unsupported resource type *v1.ValidatingWebhookConfiguration");
     assert_eq!(
         policies(&POLICY.replace("k8s.io/v1\n", "k8s.io/v1beta1\n")),

@@ -48,15 +48,15 @@ pub(super) fn of_object(
     problems
 }
 
-/// Warns if the folder has no objects, or policies without a binding.
-pub(super) fn of_folder(
-    folder: &str,
+/// Warns if the directory has no objects, or policies without a binding.
+pub(super) fn of_directory(
+    directory: &str,
     objects: &BTreeMap<&'static str, Vec<Manifest>>,
 ) -> Vec<ManifestProblem> {
     if objects.values().all(Vec::is_empty) {
         let hint = "put manifests into it, or leave it out of the configuration";
-        let message = "the folder has no objects, so nothing is enforced from it".to_owned();
-        return vec![ManifestProblem::of_file(folder, message, Some(hint))];
+        let message = "the directory has no objects, so nothing is enforced from it".to_owned();
+        return vec![ManifestProblem::of_file(directory, message, Some(hint))];
     }
     let mut problems = Vec::new();
     for (policies, bindings) in [
@@ -73,7 +73,7 @@ pub(super) fn of_folder(
             let name = meta::name(&policy.object);
             if !bound.contains(name) {
                 let message = format!("{policies} {} has no binding, so it is not enforced", quote(name));
-                let hint = format!("add a {bindings} with `policyName: {name}` to the folder");
+                let hint = format!("add a {bindings} with `policyName: {name}` to the directory");
                 let position = Position { line: policy.line, column: 1 };
                 let file = ManifestFile { path: policy.file.to_string(), content: Err(String::new()) };
                 problems.push(ManifestProblem::at(&file, position, "", message, Some(&hint)));

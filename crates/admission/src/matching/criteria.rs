@@ -11,7 +11,7 @@ use crate::AdmissionAttributes;
 
 /// Rules, selectors and match policy.
 #[derive(Clone, Debug)]
-pub struct Criteria {
+pub struct MatchCriteria {
     namespaces: Result<LabelSelector, String>,
     objects: Result<LabelSelector, String>,
     rules: Vec<AdmissionRule>,
@@ -30,7 +30,7 @@ pub struct MatchedResource {
     pub kind: GroupVersionKind,
 }
 
-impl Criteria {
+impl MatchCriteria {
     /// Reads a policy's `matchConstraints` or a binding's `matchResources`. Both selectors must be set,
     /// though they may be empty.
     pub fn of_policy(resources: &Value) -> Result<Self, String> {
@@ -50,7 +50,7 @@ impl Criteria {
 
     fn read(holder: &Value, rules: &str, everything: bool) -> Self {
         let read = |field: &str| holder.list_at(&[field]).iter().map(AdmissionRule::read).collect();
-        Criteria {
+        MatchCriteria {
             namespaces: LabelSelector::from_label_selector(holder.get("namespaceSelector")),
             objects: LabelSelector::from_label_selector(holder.get("objectSelector")),
             rules: read(rules),

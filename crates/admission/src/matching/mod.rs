@@ -1,7 +1,7 @@
 //! Matching requests with webhooks and policies: rules, selectors, equivalent versions, match conditions, and
 //! exempt kinds.
 //!
-//! [`Criteria`] and [`AdmissionRule`] are compiled when a configuration changes. [`RequestContext`] is the
+//! [`MatchCriteria`] and [`AdmissionRule`] are compiled when a configuration changes. [`RequestContext`] is the
 //! request that is matched with them.
 
 mod conditions;
@@ -11,7 +11,7 @@ mod request_context;
 mod rules;
 
 pub use conditions::{ConditionResult, MatchConditions};
-pub use criteria::{Criteria, MatchedResource};
+pub use criteria::{MatchCriteria, MatchedResource};
 pub use exemption::{Exemption, exemption};
 pub use request_context::RequestContext;
 pub use rules::{AdmissionRule, Operations, RuleTarget};

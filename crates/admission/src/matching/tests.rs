@@ -5,7 +5,7 @@ use authn::User;
 use value::{Value, yaml};
 
 use super::exemption::exemption_of_built_in;
-use super::{Criteria, Exemption, MatchedResource, RequestContext};
+use super::{Exemption, MatchCriteria, MatchedResource, RequestContext};
 use crate::fake_cluster::FakeCluster;
 use crate::{AdmissionAttributes, AdmissionSnapshot, Operation, VersionedObject};
 
@@ -54,7 +54,7 @@ fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Opti
             criteria.set_at(&[field], value::Map::new());
         }
     }
-    let criteria = Criteria::of_policy(&criteria).unwrap();
+    let criteria = MatchCriteria::of_policy(&criteria).unwrap();
     let cluster = fake_cluster();
     let context = RequestContext::new(&attributes, object.as_ref(), &cluster);
     let matched = criteria.matches(&context).map_err(|status| status.to_string())?;
@@ -170,7 +170,7 @@ fn a_rule_for_another_version_matches_only_if_versions_are_equivalent() {
 
 #[test]
 fn a_selector_that_is_missing_is_not_an_empty_one() {
-    let error = Criteria::of_policy(&Value::Null).unwrap_err();
+    let error = MatchCriteria::of_policy(&Value::Null).unwrap_err();
     assert_eq!(
         error,
         "a nil namespace selector was passed, please ensure selectors are initialized properly"

@@ -44,7 +44,7 @@ pub use priority::Priority;
 pub use protection::{PodGroupProtection, StorageObjectInUseProtection};
 pub use runtime_class::RuntimeClass;
 pub use service_account::ServiceAccount;
-pub use settings::Settings;
+pub use settings::PluginSettings;
 pub use small_plugins::{
     AlwaysAdmit, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, ExtendedResourceToleration,
     LimitPodHardAntiAffinityTopology, NamespaceExists,

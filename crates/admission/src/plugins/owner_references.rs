@@ -46,16 +46,6 @@ async fn check(
     new: &Value,
     cluster: &dyn ClusterView,
 ) -> Result<(), Status> {
-    let resource = &attributes.resource;
-    let ask = async |question: authz::AuthorizationAttributes| {
-        let answer = cluster.authorize(attributes.user, &question).await;
-        if answer.decision == authz::Decision::Allow {
-            return Ok(());
-        }
-        // Formats like Go, where a missing error prints as `<nil>`.
-        let error = answer.error.unwrap_or_else(|| "<nil>".to_owned());
-        Err(format!("{}, {error}", answer.reason))
-    };
     // A creation needs no permission to delete.
     if attributes.operation != Operation::Create {
         let question = authz::AuthorizationAttributes {
@@ -65,15 +55,40 @@ async fn check(
             subresource: attributes.subresource.clone(),
             ..authz::AuthorizationAttributes::resource(
                 "delete",
-                resource.group.clone(),
-                resource.resource.clone(),
+                attributes.resource.group.clone(),
+                attributes.resource.resource.clone(),
             )
         };
-        if let Err(why) = ask(question).await {
+        if let Err(why) = authorize(attributes, question, cluster).await {
             let why = format!("cannot set an ownerRef on a resource you can't delete: {why}");
             return Err(attributes.refuse(Some(new), why));
         }
     }
+    check_blocking(attributes, new, cluster).await
+}
+
+/// The error explains why the user may not do this.
+async fn authorize(
+    attributes: &AdmissionAttributes<'_>,
+    question: authz::AuthorizationAttributes,
+    cluster: &dyn ClusterView,
+) -> Result<(), String> {
+    let authorized = cluster.authorize(attributes.user, &question).await;
+    if authorized.decision == authz::Decision::Allow {
+        return Ok(());
+    }
+    // Formats like Go, where a missing error prints as `<nil>`.
+    let error = authorized.error.unwrap_or_else(|| "<nil>".to_owned());
+    Err(format!("{}, {error}", authorized.reason))
+}
+
+/// An owner reference that newly blocks the deletion of its owner needs permission to set the owner's
+/// finalizers.
+async fn check_blocking(
+    attributes: &AdmissionAttributes<'_>,
+    new: &Value,
+    cluster: &dyn ClusterView,
+) -> Result<(), Status> {
     let before = attributes.old_object.stored().into_iter().flat_map(meta::owner_references);
     let before: HashSet<Str> = before.filter(|old| old.block_owner_deletion).map(|old| old.uid).collect();
     let was_blocking = |owner: &meta::OwnerReference| before.contains(&owner.uid);
@@ -88,7 +103,7 @@ async fn check(
         name: "*".into(),
         ..authz::AuthorizationAttributes::resource("update", "*", "*")
     };
-    if ask(anything).await.is_ok() {
+    if authorize(attributes, anything, cluster).await.is_ok() {
         return Ok(());
     }
     for owner in blocking {
@@ -119,7 +134,7 @@ async fn check(
                 served.resource.resource,
             )
         };
-        if let Err(why) = ask(question).await {
+        if let Err(why) = authorize(attributes, question, cluster).await {
             let why = format!(
                 "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: {why}"
             );

@@ -8,7 +8,7 @@ use api::{Status, meta};
 use value::{Map, Value};
 
 use crate::{
-    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, Operation, Pass,
+    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, MutatingRequest, Operation,
     VersionedObject,
 };
 
@@ -111,13 +111,15 @@ impl ServiceAccount {
 impl AsyncPlugin for ServiceAccount {
     fn mutate<'a>(
         &'a self,
-        pass: &'a mut Pass<'_, '_>,
+        request: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
         match object {
             // Only creations are changed. All checks run in the validating phase.
-            Some(pod) if Self::handles(pass.attributes) && pass.attributes.operation == Operation::Create => {
-                Box::pin(self.prepare(pass.attributes, pod, pass.cluster))
+            Some(pod)
+                if Self::handles(request.attributes) && request.attributes.operation == Operation::Create =>
+            {
+                Box::pin(self.prepare(request.attributes, pod, request.cluster))
             }
             _ => Box::pin(std::future::ready(Ok(()))),
         }

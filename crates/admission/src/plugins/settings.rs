@@ -9,7 +9,7 @@ use super::event_rate_limit::{EventLimit, MonotonicClock};
 use super::pod_security::{PodSecurityConfiguration, PodSecurityMetrics};
 
 #[derive(Clone)]
-pub struct Settings {
+pub struct PluginSettings {
     /// Returns five random letters, for generated names.
     pub suffix: fn() -> String,
     pub not_ready_toleration_seconds: i64,
@@ -24,9 +24,9 @@ pub struct Settings {
     pub clock: MonotonicClock,
 }
 
-impl Default for Settings {
+impl Default for PluginSettings {
     fn default() -> Self {
-        Settings {
+        PluginSettings {
             suffix: || "xxxxx".to_owned(),
             not_ready_toleration_seconds: 300,
             unreachable_toleration_seconds: 300,
@@ -40,7 +40,7 @@ impl Default for Settings {
     }
 }
 
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for PluginSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")
             .field("not_ready_toleration_seconds", &self.not_ready_toleration_seconds)

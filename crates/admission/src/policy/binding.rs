@@ -6,7 +6,7 @@ use api::selector::LabelSelector;
 use value::{Str, Value};
 
 use crate::inventory::{InventoryEntry, ZERO_COST};
-use crate::matching::Criteria;
+use crate::matching::MatchCriteria;
 
 /// `validationActions` of a binding: the effect of a failed validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct PolicyBinding {
     pub name: Str,
     /// The name of the bound policy.
     pub policy: Str,
-    pub(super) criteria: Option<Result<Criteria, String>>,
+    pub(super) criteria: Option<Result<MatchCriteria, String>>,
     pub(super) params: Option<ParamRef>,
     /// Empty for bindings of mutating policies.
     pub actions: Vec<ValidationAction>,
@@ -82,7 +82,7 @@ impl PolicyBinding {
         PolicyBinding {
             name: api::meta::name(object).into(),
             policy: text(&["policyName"]),
-            criteria: present("matchResources").map(Criteria::of_policy),
+            criteria: present("matchResources").map(MatchCriteria::of_policy),
             params,
             inventory: Arc::new(InventoryEntry::new(object, spec, &["matchResources"], ZERO_COST)),
             actions: spec

@@ -8,7 +8,7 @@ use value::{Str, Value};
 
 use crate::expression::{Expression, PolicyVariable, PolicyVariables};
 use crate::inventory::{InventoryEntry, ZERO_COST, sum_estimates};
-use crate::matching::{Criteria, MatchConditions};
+use crate::matching::{MatchConditions, MatchCriteria};
 
 /// The parts that validating and mutating policies have in common.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct CompiledPolicy {
     /// Whether an evaluation error rejects the request (`failurePolicy: Fail`).
     pub fails_closed: bool,
     pub inventory: Arc<InventoryEntry>,
-    pub(super) criteria: Result<Criteria, String>,
+    pub(super) criteria: Result<MatchCriteria, String>,
     pub(super) params: Option<GroupVersionKind>,
     pub(super) conditions: Option<MatchConditions>,
     pub(super) variables: PolicyVariables,
@@ -27,7 +27,7 @@ pub struct CompiledPolicy {
 #[derive(Clone, Debug)]
 pub struct ValidatingPolicy {
     pub policy: CompiledPolicy,
-    pub(super) validations: Vec<Validation>,
+    pub(super) validations: Vec<PolicyValidation>,
     pub(super) annotations: Vec<AnnotationExpression>,
     /// Whether it has message expressions or audit annotations, which are evaluated even if all validations
     /// pass.
@@ -35,7 +35,7 @@ pub struct ValidatingPolicy {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Validation {
+pub(super) struct PolicyValidation {
     pub(super) expression: Expression,
     pub(super) message: Str,
     pub(super) message_expression: Option<Expression>,
@@ -86,7 +86,7 @@ fn compile_common(object: &Value, compiler: &Compiler) -> CompiledPolicy {
         name: api::meta::name(object).into(),
         fails_closed,
         criteria: match present("matchConstraints") {
-            Some(constraints) => Criteria::of_policy(constraints),
+            Some(constraints) => MatchCriteria::of_policy(constraints),
             None => Err("policy contained no match constraints, a required field".to_owned()),
         },
         conditions: MatchConditions::of_policy(spec, compiler, params.is_some(), fails_closed),
@@ -124,7 +124,7 @@ impl ValidatingPolicy {
             let text = |field: &str| validation.str_at(&[field]).unwrap_or_default();
             let without_authorizer = OptionalVariables { authorizer: false, ..offered };
             let message = text("messageExpression");
-            Validation {
+            PolicyValidation {
                 expression: Expression::compile(text("expression"), &compiler, offered, Returns::Bool),
                 message: text("message").trim().into(),
                 message_expression: (!message.is_empty())
@@ -140,7 +140,7 @@ impl ValidatingPolicy {
                 value: Expression::compile(value, &compiler, offered, Returns::StringOrNull),
             }
         });
-        let validations: Vec<Validation> = validations.collect();
+        let validations: Vec<PolicyValidation> = validations.collect();
         let annotations: Vec<AnnotationExpression> = annotations.collect();
         let has_computed_output = !annotations.is_empty()
             || validations.iter().any(|validation| validation.message_expression.is_some());

@@ -1,26 +1,22 @@
 //! `MutatingAdmissionPolicy`: runs policies in order, each on the object as changed by the previous ones.
 
+mod mutator;
+
 use std::sync::Arc;
 
 use api::{Status, StatusCause};
 use value::{Str, Value};
 
-use super::compiled::PolicyMutation;
-use super::evaluate::{BUDGET, with_params};
-use super::params::{self, Params};
+use self::mutator::PolicyMutator;
+use super::params::{self, PolicyParams};
 use super::snapshot::CurrentPolicies;
 use super::validating::{forbidden, namespace_exists};
-use super::{BoundPolicy, MutatingPolicy, PolicyBinding, PolicySnapshot, PolicySource, patch};
-use crate::expression::{
-    Activations, AuthorizerDecisions, DeclaredVariables, EvaluationPause, EvaluationStop, ExpressionInput,
-    OUT_OF_BUDGET, PolicyEvaluation, visible_namespace,
-};
-use crate::matching::{ConditionResult, MatchedResource, RequestContext};
-use crate::metrics::{AdmissionMetrics, MatchConditionLabels, PolicyErrorType, metrics_for};
-use crate::patched::to_stored;
+use super::{BoundPolicy, MutatingPolicy, PolicyBinding, PolicySnapshot, PolicySource};
+use crate::matching::{MatchedResource, RequestContext};
+use crate::metrics::AdmissionMetrics;
 use crate::{
-    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, ClusterView, Operation,
-    ParamError, Pass, Reinvocation,
+    AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, MutatingRequest, Operation, ParamError,
+    Reinvocation,
 };
 
 /// The admission plugin `MutatingAdmissionPolicy`.
@@ -47,19 +43,16 @@ impl AsyncPlugin for MutatingPolicies {
 
     fn mutate<'a>(
         &'a self,
-        pass: &'a mut Pass<'_, '_>,
+        request: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
-        let snapshot = pass.attributes.snapshot.mutating_policies(|| self.current.load());
+        let snapshot = request.attributes.snapshot.mutating_policies(|| self.current.load());
         // There is no object to change in a delete.
-        let object = object.filter(|_| pass.attributes.operation != Operation::Delete);
+        let object = object.filter(|_| request.attributes.operation != Operation::Delete);
         let (Some(object), false) = (object, snapshot.is_empty()) else {
             return Box::pin(std::future::ready(Ok(())));
         };
-        Box::pin(async move {
-            let Pass { attributes, cluster, reinvocation, notes } = pass;
-            run(&snapshot, attributes, object, *cluster, reinvocation, notes, &*self.metrics).await
-        })
+        Box::pin(async move { run(&snapshot, request, object, &*self.metrics).await })
     }
 }
 
@@ -91,6 +84,7 @@ struct PolicyFailure {
 struct MutationReport<'a> {
     failures: Vec<PolicyFailure>,
     notes: &'a mut AdmissionNotes,
+    metrics: &'a dyn AdmissionMetrics,
 }
 
 impl MutationReport<'_> {
@@ -100,29 +94,59 @@ impl MutationReport<'_> {
             self.notes.manifests.record_policy(&bound.policy.policy.name);
         }
     }
+
+    /// Handles a policy or binding that cannot be used, by its failure policy.
+    fn misconfigured(
+        &mut self,
+        bound: &BoundPolicy<MutatingPolicy>,
+        binding: Option<&PolicyBinding>,
+        why: &str,
+    ) {
+        self.evaluated(bound);
+        bound.policy.policy.inventory.count_call();
+        self.fail(bound, why, || configuration_failure(bound, binding, why));
+    }
+
+    /// Handles an evaluation error by the failure policy.
+    fn evaluation_failed(&mut self, invocation: &PolicyInvocation<'_>, why: &str) {
+        self.fail(invocation.bound, why, || evaluation_failure(invocation, why));
+    }
+
+    fn fail(
+        &mut self,
+        bound: &BoundPolicy<MutatingPolicy>,
+        why: &str,
+        failure: impl FnOnce() -> PolicyFailure,
+    ) {
+        let policy = &bound.policy.policy;
+        policy.inventory.record_error(why, self.metrics.now());
+        if policy.fails_closed {
+            policy.inventory.count_denial();
+            self.failures.push(failure());
+        }
+    }
 }
 
 async fn run(
     snapshot: &PolicySnapshot<MutatingPolicy>,
-    attributes: &AdmissionAttributes<'_>,
+    request: &mut MutatingRequest<'_, '_>,
     object: &mut Value,
-    cluster: &dyn ClusterView,
-    reinvocation: &mut Reinvocation,
-    notes: &mut AdmissionNotes,
     metrics: &dyn AdmissionMetrics,
 ) -> Result<(), Status> {
-    let mut report = MutationReport { failures: Vec::new(), notes };
+    let MutatingRequest { attributes, cluster, notes, reinvocation } = request;
+    let mut report = MutationReport { failures: Vec::new(), notes, metrics };
     let invocations = {
-        let context = RequestContext::new(attributes, Some(object), cluster);
-        invocations(snapshot, &context, &mut report, metrics).await?
+        let context = RequestContext::new(attributes, Some(object), *cluster);
+        invocations(snapshot, &context, &mut report).await?
     };
     if !invocations.is_empty() {
-        let outcome =
-            dispatch(&invocations, attributes, object, cluster, reinvocation, metrics, &mut report).await;
+        // Without the object, because the invocations change it.
+        let context = RequestContext::new(attributes, None, *cluster);
+        let outcome = dispatch(&invocations, &context, object, reinvocation, &mut report).await;
         reinvocation.policies.set_last_output(object);
         outcome?;
     }
-    refuse(&RequestContext::new(attributes, Some(object), cluster), &report.failures)
+    refuse(&RequestContext::new(attributes, Some(object), *cluster), &report.failures)
 }
 
 /// The invocations of all policies that match. They are determined before the first one changes the object.
@@ -130,20 +154,10 @@ async fn invocations<'a>(
     snapshot: &'a PolicySnapshot<MutatingPolicy>,
     context: &RequestContext<'_>,
     report: &mut MutationReport<'_>,
-    metrics: &dyn AdmissionMetrics,
 ) -> Result<Vec<PolicyInvocation<'a>>, Status> {
     let mut invocations = Vec::new();
     for bound in snapshot.candidates(context) {
         let policy = &bound.policy.policy;
-        let mut configuration_failure = |binding: Option<&PolicyBinding>, why: &str| {
-            report.evaluated(bound);
-            policy.inventory.count_call();
-            policy.inventory.record_error(why, metrics.now());
-            if policy.fails_closed {
-                policy.inventory.count_denial();
-                report.failures.push(configuration_failure(bound, binding, why));
-            }
-        };
         let matched = match &policy.criteria {
             Err(why) => Err(why.clone()),
             Ok(criteria) => criteria.matches(context).map_err(|status| status.message().to_owned()),
@@ -152,7 +166,7 @@ async fn invocations<'a>(
             Ok(None) => continue,
             Ok(Some(matched)) => matched,
             Err(why) => {
-                configuration_failure(None, &why);
+                report.misconfigured(bound, None, &why);
                 continue;
             }
         };
@@ -160,44 +174,27 @@ async fn invocations<'a>(
             Ok(mapping) => mapping,
             Err(ParamError::Unreadable(why)) => return Err(why),
             Err(ParamError::Misconfigured(why)) => {
-                configuration_failure(None, &why);
+                report.misconfigured(bound, None, &why);
                 continue;
             }
         };
         for binding in &bound.bindings {
-            let affects_quota = match &binding.criteria {
-                None => Ok(true),
-                Some(Err(why)) => Err(why.clone()),
-                Some(Ok(criteria)) => criteria
-                    .matches(context)
-                    .map(|matched| matched.is_some())
-                    .map_err(|status| status.message().to_owned()),
-            };
-            match affects_quota {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(why) => {
-                    configuration_failure(Some(binding), &why);
-                    continue;
-                }
-            }
-            let params = params::collect(mapping.as_ref(), binding.params.as_ref(), context).await;
-            let params = match params {
-                Ok(Params::Unset) => vec![None],
-                Ok(Params::Each(each)) => each.into_iter().map(Some).collect(),
+            let params = match params::of_binding(binding, mapping.as_ref(), context).await {
+                Ok(None) => continue,
+                Ok(Some(PolicyParams::Unset)) => vec![None],
+                Ok(Some(PolicyParams::Each(each))) => each.into_iter().map(Some).collect(),
                 Err(ParamError::Unreadable(why)) => return Err(why),
                 Err(ParamError::Misconfigured(why)) => {
-                    configuration_failure(Some(binding), &why);
+                    report.misconfigured(bound, Some(binding), &why);
                     continue;
                 }
             };
-            let runs = params.into_iter().map(|param| PolicyInvocation {
+            invocations.extend(params.into_iter().map(|param| PolicyInvocation {
                 bound,
                 binding,
                 matched: matched.clone().into_owned(),
                 param: param.map(without_type_meta),
-            });
-            invocations.extend(runs);
+            }));
         }
     }
     Ok(invocations)
@@ -217,226 +214,27 @@ fn without_type_meta(param: Arc<Value>) -> Arc<Value> {
     Arc::new(param)
 }
 
+/// Runs the invocations in order. Requests a second pass of the chain if they change the object.
 async fn dispatch(
     invocations: &[PolicyInvocation<'_>],
-    attributes: &AdmissionAttributes<'_>,
+    context: &RequestContext<'_>,
     object: &mut Value,
-    cluster: &dyn ClusterView,
     reinvocation: &mut Reinvocation,
-    metrics: &dyn AdmissionMetrics,
     report: &mut MutationReport<'_>,
 ) -> Result<(), Status> {
     if reinvocation.is_second() && reinvocation.policies.is_output_changed(object) {
         reinvocation.policies.require_reinvocation();
     }
-    let checks = AuthorizerDecisions::default();
-    let context = RequestContext::new(attributes, None, cluster);
-    namespace_exists(&context)?;
-    let namespace = visible_namespace(&context);
+    namespace_exists(context)?;
+    let mutator = PolicyMutator::new(context, report.metrics);
     let mut changed = false;
     for invocation in invocations {
-        let policy = &invocation.bound.policy.policy;
-        let failures = &mut report.failures;
-        let mut fail = |message: &str| {
-            policy.inventory.record_error(message, metrics.now());
-            if policy.fails_closed {
-                policy.inventory.count_denial();
-                failures.push(evaluation_failure(invocation, message));
-            }
-        };
-        let kind = &invocation.matched.kind;
-        let mut converted = match cluster.convert(object, kind).await {
-            Ok(converted) => converted,
-            Err(why) => return Err(Status::internal(why)),
-        };
-        let old = match attributes.old_object.stored() {
-            Some(old) => Some(cluster.convert(old, kind).await.map_err(Status::internal)?),
-            None => None,
-        };
-        context.yield_if_due().await?;
-        let ask = |converted: &Value| {
-            let input = ExpressionInput::new(
-                &context,
-                &invocation.matched,
-                Some(converted),
-                old.as_ref(),
-                namespace.as_ref(),
-                &checks,
-            );
-            evaluate_conditions(invocation, &Activations::new(&input), attributes.operation, metrics)
-        };
-        let matched = loop {
-            match ask(&converted) {
-                Ok(matched) => break matched,
-                Err(pause) => checks.resume(pause, &context).await?,
-            }
-        };
-        if matched != ConditionResult::Exclude && invocation.bound.source == PolicySource::Manifest {
-            report.notes.manifests.record_policy(&policy.name);
-        }
-        match matched {
-            ConditionResult::Include => {}
-            ConditionResult::Exclude => continue,
-            ConditionResult::Failed(why) => {
-                fail(&why);
-                continue;
-            }
-        }
-        let key = invocation.key();
-        if reinvocation.is_second() && !reinvocation.policies.should_reinvoke(&key) {
-            continue;
-        }
-        policy.inventory.count_call();
-        let before = converted.clone();
-        for mutation in &invocation.bound.policy.mutations {
-            let started = metrics.now();
-            let outcome = loop {
-                let progress = {
-                    let input = ExpressionInput::new(
-                        &context,
-                        &invocation.matched,
-                        Some(&converted),
-                        old.as_ref(),
-                        namespace.as_ref(),
-                        &checks,
-                    );
-                    mutate(mutation, invocation, &converted, &Activations::new(&input), &context)
-                };
-                match progress {
-                    MutationStep::EvaluationPause(pause) => checks.resume(pause, &context).await?,
-                    MutationStep::Done(outcome) => break outcome,
-                }
-            };
-            let outcome = match outcome {
-                Err(why) => Err(MutationError::Policy(why)),
-                Ok(patched) if patched == converted => Ok(None),
-                Ok(mut patched) => match patch::check_kind_unchanged(&mut patched, kind) {
-                    Err(why) => Err(MutationError::Decoding(why)),
-                    Ok(()) => match to_stored(patched, kind, true, attributes, cluster).await {
-                        Ok(adopted) => Ok(Some(adopted)),
-                        Err(why) if matches!(mutation, PolicyMutation::Json(_)) => {
-                            Err(MutationError::Decoding(why))
-                        }
-                        Err(why) => Err(MutationError::Policy(patch::conversion_error(kind, why))),
-                    },
-                },
-            };
-            let took = metrics.now().saturating_sub(started);
-            let count = |error: PolicyErrorType| {
-                for metrics in metrics_for(metrics, invocation.bound.source == PolicySource::Manifest) {
-                    metrics.mutation_checked(&policy.name, &invocation.binding.name, error, took);
-                }
-            };
-            match outcome {
-                Ok(None) => count(PolicyErrorType::None),
-                Ok(Some(adopted)) => {
-                    count(PolicyErrorType::None);
-                    *object = adopted;
-                    converted = cluster.convert(object, kind).await.map_err(Status::internal)?;
-                }
-                Err(MutationError::Policy(why)) => {
-                    count(PolicyErrorType::from_message(&why));
-                    fail(&why);
-                }
-                Err(MutationError::Decoding(why)) => {
-                    count(PolicyErrorType::Invalid);
-                    policy.inventory.record_error(&why, metrics.now());
-                    policy.inventory.count_denial();
-                    return Err(Status::internal(why));
-                }
-            }
-        }
-        if converted != before {
-            changed = true;
-            reinvocation.policies.require_reinvocation();
-            reinvocation.request_second_pass();
-        }
-        if invocation.bound.policy.reinvoke_if_needed {
-            reinvocation.policies.add_reinvocable(key);
-        }
+        changed |= mutator.invoke(invocation, object, reinvocation, report).await?;
     }
     if changed {
         reinvocation.policies.require_reinvocation();
     }
     Ok(())
-}
-
-/// A mutation that could not be applied.
-enum MutationError {
-    /// An evaluation error; the failure policy applies.
-    Policy(String),
-    /// The result is not an object of the right kind; rejects the request regardless of the failure policy.
-    Decoding(String),
-}
-
-fn evaluate_conditions(
-    invocation: &PolicyInvocation<'_>,
-    activations: &Activations<'_>,
-    operation: Operation,
-    metrics: &dyn AdmissionMetrics,
-) -> Result<ConditionResult, EvaluationPause> {
-    let policy = &invocation.bound.policy.policy;
-    let Some(conditions) = &policy.conditions else { return Ok(ConditionResult::Include) };
-    let base = with_params(activations, conditions.declared_variables(), invocation.param.as_deref());
-    let labels = MatchConditionLabels { name: &policy.name, kind: "policy", phase: "validate", operation };
-    conditions.evaluate_with(&policy.variables, &base, activations.pacer(), &labels, metrics)
-}
-
-/// The progress of a mutation.
-enum MutationStep {
-    EvaluationPause(EvaluationPause),
-    /// The changed object, or an error message.
-    Done(Result<Value, String>),
-}
-
-fn mutate(
-    mutation: &PolicyMutation,
-    invocation: &PolicyInvocation<'_>,
-    converted: &Value,
-    activations: &Activations<'_>,
-    context: &RequestContext<'_>,
-) -> MutationStep {
-    let policy = &invocation.bound.policy.policy;
-    let declared = DeclaredVariables {
-        params: policy.params.is_some(),
-        composed: true,
-        conditions: false,
-        authorizer: true,
-    };
-    let base = with_params(activations, declared, invocation.param.as_deref());
-    let evaluation = PolicyEvaluation::new(&policy.variables, &base, activations.pacer());
-    let (PolicyMutation::Apply(expression) | PolicyMutation::Json(expression)) = mutation;
-    if let Some(error) = expression.compile_error() {
-        return MutationStep::Done(Err(error.detail().to_owned()));
-    }
-    let mut budget = BUDGET;
-    let value = match expression.evaluate(&evaluation, &mut budget) {
-        Err(EvaluationStop::Check(check)) => {
-            return MutationStep::EvaluationPause(EvaluationPause::Check(check));
-        }
-        Err(EvaluationStop::Late) => return MutationStep::EvaluationPause(EvaluationPause::Late),
-        Err(EvaluationStop::Budget) => return MutationStep::Done(Err(OUT_OF_BUDGET.to_owned())),
-        Ok(Err(why)) => return MutationStep::Done(Err(why)),
-        Ok(Ok(value)) => value,
-    };
-    MutationStep::Done(match mutation {
-        PolicyMutation::Json(_) => patch::apply_json_patch(&value, converted),
-        PolicyMutation::Apply(_) => {
-            let kind = &invocation.matched.kind;
-            // Only kinds of resources can be applied, also in versions that are no longer served. `Scale` is
-            // not one.
-            let is_equivalent = || context.equivalents().iter().any(|other| other.kind == *kind);
-            let is_resource =
-                context.cluster.rest_mapping(kind).is_some() || is_binding(kind) || is_equivalent();
-            let stored_kind = Some(&context.attributes.stored_kind);
-            let schema = if is_resource { context.cluster.schema(kind, stored_kind) } else { None };
-            patch::apply_configuration(&value, converted, kind, schema.as_ref().map(schema::Link::get))
-        }
-    })
-}
-
-fn is_binding(kind: &api::GroupVersionKind) -> bool {
-    kind.group.is_empty() && kind.kind == "Binding"
 }
 
 fn configuration_failure(

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use api::GroupVersionKind;
 use value::Value;
 
-use super::CompiledPolicy;
 use super::binding::ParamRef;
+use super::{CompiledPolicy, PolicyBinding};
 use crate::matching::RequestContext;
 use crate::{ParamError, RestMapping};
 
 /// The parameters that a policy is evaluated with.
-pub(super) enum Params {
+pub(super) enum PolicyParams {
     /// Evaluate once with `params` null.
     Unset,
     /// Evaluate once with each object.
@@ -21,13 +21,32 @@ pub(super) enum Params {
 /// Cost of reading one parameter object, in units of expression cost.
 const READ_COST: u64 = 1000;
 
+/// The parameters of a binding; `None` if the binding does not select the request.
+pub(super) async fn of_binding(
+    binding: &PolicyBinding,
+    mapping: Option<&RestMapping>,
+    context: &RequestContext<'_>,
+) -> Result<Option<PolicyParams>, ParamError> {
+    match &binding.criteria {
+        None => {}
+        Some(Err(why)) => return Err(why.clone().into()),
+        Some(Ok(criteria)) => {
+            let matched = criteria.matches(context).map_err(|status| status.message().to_owned())?;
+            if matched.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+    collect(mapping, binding.params.as_ref(), context).await.map(Some)
+}
+
 /// The objects that a binding's `paramRef` selects, in the version of the policy's `paramKind`.
-pub(super) async fn collect(
+async fn collect(
     mapping: Option<&RestMapping>,
     reference: Option<&ParamRef>,
     context: &RequestContext<'_>,
-) -> Result<Params, ParamError> {
-    let (Some(mapping), Some(reference)) = (mapping, reference) else { return Ok(Params::Unset) };
+) -> Result<PolicyParams, ParamError> {
+    let (Some(mapping), Some(reference)) = (mapping, reference) else { return Ok(PolicyParams::Unset) };
     let namespace = if mapping.namespaced {
         match (reference.namespace.as_str(), context.namespace()) {
             ("", "") => {
@@ -77,7 +96,7 @@ pub(super) async fn collect(
             .to_owned()
             .into());
     }
-    Ok(Params::Each(found))
+    Ok(PolicyParams::Each(found))
 }
 
 /// The resource of a policy's `paramKind`; `None` if the policy has no parameters.

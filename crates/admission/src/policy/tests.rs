@@ -20,8 +20,8 @@ use crate::webhook::{
     OutgoingReview, Transport, TransportError, ValidatingWebhooks, WebhookReply, WebhookSet,
 };
 use crate::{
-    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, NoMetrics, Operation,
-    Pass, Reinvocation, VersionedObject,
+    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, MutatingRequest,
+    NoMetrics, Operation, Reinvocation, VersionedObject,
 };
 
 /// A cluster on which the deadline passes after `patience` checks of the clock.
@@ -143,8 +143,9 @@ fn mutate(stage: &dyn AsyncPlugin, cluster: &FakeCluster) -> Result<(), String> 
     with_attributes(|attributes| {
         let (mut notes, mut reinvocation, mut object) =
             (AdmissionNotes::default(), Reinvocation::default(), long(300));
-        let mut pass = Pass { attributes, cluster, notes: &mut notes, reinvocation: &mut reinvocation };
-        run_counting_yields(stage.mutate(&mut pass, Some(&mut object))).0
+        let mut request =
+            MutatingRequest { attributes, cluster, notes: &mut notes, reinvocation: &mut reinvocation };
+        run_counting_yields(stage.mutate(&mut request, Some(&mut object))).0
     })
 }
 

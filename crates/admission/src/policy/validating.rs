@@ -9,7 +9,7 @@ use value::{Str, Value, write};
 
 use super::converted_objects::ConvertedObjects;
 use super::evaluate::{AnnotationOutcome, PolicyDecision, PolicyOutcome, evaluate};
-use super::params::{self, Params};
+use super::params::{self, PolicyParams};
 use super::snapshot::CurrentPolicies;
 use super::{BoundPolicy, PolicyBinding, PolicySnapshot, PolicySource, ValidatingPolicy, ValidationAction};
 use crate::expression::{Activations, AuthorizerDecisions, ExpressionInput, visible_namespace};
@@ -108,11 +108,12 @@ async fn run(
         failures: Vec::new(),
         denies: false,
         evaluated: false,
+        annotations: Vec::new(),
         notes,
         metrics,
     };
+    let validator = PolicyValidator { context, checks: &checks, has_namespace: namespace.is_some(), metrics };
     for MatchedPolicy { bound, matched } in matched_policies {
-        let policy = &bound.policy.policy;
         report.begin_policy();
         let position = match matched {
             Ok(position) => position,
@@ -122,23 +123,47 @@ async fn run(
                 continue;
             }
         };
-        let mapping = match params::mapping(policy, context) {
-            Ok(mapping) => mapping,
-            Err(ParamError::Unreadable(why)) => return Err(why),
-            Err(ParamError::Misconfigured(why)) => {
-                report.misconfigured(&bound.policy, None, &why);
-                report.end(bound);
-                continue;
-            }
-        };
         let (Some(activations), Some(converted)) = (activations_list.get(position), converted.get(position))
         else {
             continue;
         };
-        let mut collected: Vec<(Str, Vec<String>)> = Vec::new();
+        let conversion_error = converted.as_ref().err();
+        if validator.evaluate_bindings(bound, activations, conversion_error, &mut report).await? {
+            report.end(bound);
+        }
+    }
+    report.into_result(context)
+}
+
+/// Evaluates the policies of one request. Authorizer decisions are shared by all of them.
+struct PolicyValidator<'a> {
+    context: &'a RequestContext<'a>,
+    checks: &'a AuthorizerDecisions,
+    /// Whether expressions see the request's namespace.
+    has_namespace: bool,
+    metrics: &'a dyn AdmissionMetrics,
+}
+
+impl PolicyValidator<'_> {
+    /// Evaluates a policy with each of its bindings that selects the request. Returns false if there is none.
+    async fn evaluate_bindings(
+        &self,
+        bound: &BoundPolicy<ValidatingPolicy>,
+        activations: &Activations<'_>,
+        conversion_error: Option<&String>,
+        report: &mut ValidationReport<'_>,
+    ) -> Result<bool, Status> {
+        let mapping = match params::mapping(&bound.policy.policy, self.context) {
+            Ok(mapping) => mapping,
+            Err(ParamError::Unreadable(why)) => return Err(why),
+            Err(ParamError::Misconfigured(why)) => {
+                report.misconfigured(&bound.policy, None, &why);
+                return Ok(true);
+            }
+        };
         let mut has_matching_binding = false;
         for binding in &bound.bindings {
-            let params = match binding_params(binding, mapping.as_ref(), context).await {
+            let params = match params::of_binding(binding, mapping.as_ref(), self.context).await {
                 Ok(Some(params)) => params,
                 Ok(None) => continue,
                 Err(ParamError::Unreadable(why)) => return Err(why),
@@ -149,44 +174,47 @@ async fn run(
                 }
             };
             let (unset, each): (&[()], &[Arc<Value>]) = match &params {
-                Params::Unset => (&[()], &[]),
-                Params::Each(each) => (&[], each),
+                PolicyParams::Unset => (&[()], &[]),
+                PolicyParams::Each(each) => (&[], each),
             };
             if unset.is_empty() && each.is_empty() {
                 continue;
             }
             has_matching_binding = true;
-            if let Err(why) = converted {
+            if let Some(why) = conversion_error {
                 let why = format!("failed to convert object version: {why}");
                 report.misconfigured(&bound.policy, Some(binding), &why);
                 continue;
             }
-            if namespace.is_none() {
-                namespace_exists(context)?;
+            if !self.has_namespace {
+                namespace_exists(self.context)?;
             }
             let each = each.iter().map(|param| Some(&**param));
             for param in unset.iter().map(|()| None).chain(each) {
-                let outcome = loop {
-                    let operation = context.attributes.operation;
-                    match evaluate(&bound.policy, activations, param, operation, metrics) {
-                        Ok(outcome) => break outcome,
-                        Err(pause) => checks.resume(pause, context).await?,
-                    }
-                };
-                report.add(bound, binding, outcome, &mut collected);
-                if context.pacer().is_due() {
-                    context.yield_if_due().await?;
+                let outcome = self.evaluate(&bound.policy, activations, param).await?;
+                report.add(bound, binding, outcome);
+                if self.context.pacer().is_due() {
+                    self.context.yield_if_due().await?;
                 }
             }
         }
-        if has_matching_binding {
-            report.end(bound);
-        }
-        for (key, values) in collected {
-            report.notes.annotate(format!("{}/{key}", policy.name), values.join(", "));
+        Ok(has_matching_binding)
+    }
+
+    async fn evaluate(
+        &self,
+        policy: &ValidatingPolicy,
+        activations: &Activations<'_>,
+        param: Option<&Value>,
+    ) -> Result<PolicyOutcome, Status> {
+        loop {
+            let operation = self.context.attributes.operation;
+            match evaluate(policy, activations, param, operation, self.metrics) {
+                Ok(outcome) => return Ok(outcome),
+                Err(pause) => self.checks.resume(pause, self.context).await?,
+            }
         }
     }
-    report.into_result(context)
 }
 
 /// The policies whose constraints match, in order. Adds the resources as which the request matched to
@@ -224,25 +252,6 @@ fn intern_match(matches: &mut Vec<MatchedResource>, matched: &MatchedResource) -
     })
 }
 
-/// The parameters of a binding; `None` if the binding does not select the request.
-async fn binding_params(
-    binding: &PolicyBinding,
-    mapping: Option<&crate::RestMapping>,
-    context: &RequestContext<'_>,
-) -> Result<Option<Params>, ParamError> {
-    match &binding.criteria {
-        None => {}
-        Some(Err(why)) => return Err(why.clone().into()),
-        Some(Ok(criteria)) => {
-            let matched = criteria.matches(context).map_err(|status| status.message().to_owned())?;
-            if matched.is_none() {
-                return Ok(None);
-            }
-        }
-    }
-    params::collect(mapping, binding.params.as_ref(), context).await.map(Some)
-}
-
 /// Fails with 404 if the request's namespace does not exist.
 pub(super) fn namespace_exists(context: &RequestContext<'_>) -> Result<(), Status> {
     let name = context.namespace();
@@ -262,6 +271,8 @@ struct ValidationReport<'a> {
     denies: bool,
     /// Whether the current policy was evaluated, that is, not excluded by its match conditions.
     evaluated: bool,
+    /// The audit annotations of the current policy: key and distinct values.
+    annotations: Vec<(Str, Vec<String>)>,
     notes: &'a mut AdmissionNotes,
     metrics: &'a dyn AdmissionMetrics,
 }
@@ -270,9 +281,10 @@ impl ValidationReport<'_> {
     fn begin_policy(&mut self) {
         self.denies = false;
         self.evaluated = false;
+        self.annotations.clear();
     }
 
-    /// Updates the inventory after a policy is done.
+    /// Updates the inventory and writes the annotations after a policy is done.
     fn end(&mut self, bound: &BoundPolicy<ValidatingPolicy>) {
         let policy = &bound.policy.policy;
         policy.inventory.count_call();
@@ -281,6 +293,9 @@ impl ValidationReport<'_> {
         }
         if self.evaluated && bound.source == PolicySource::Manifest {
             self.notes.manifests.record_policy(&policy.name);
+        }
+        for (key, values) in self.annotations.drain(..) {
+            self.notes.annotate(format!("{}/{key}", policy.name), values.join(", "));
         }
     }
 
@@ -319,7 +334,6 @@ impl ValidationReport<'_> {
         bound: &BoundPolicy<ValidatingPolicy>,
         binding: &PolicyBinding,
         outcome: PolicyOutcome,
-        collected: &mut Vec<(Str, Vec<String>)>,
     ) {
         self.evaluated |= !outcome.excluded;
         let policy = &bound.policy.policy.name;
@@ -357,8 +371,8 @@ impl ValidationReport<'_> {
             match noted {
                 AnnotationOutcome::Value(key, mut value) => {
                     value.truncate(value.floor_char_boundary(MAX_ANNOTATION_BYTES));
-                    match collected.iter_mut().find(|(known, _)| *known == key) {
-                        None => collected.push((key, vec![value])),
+                    match self.annotations.iter_mut().find(|(known, _)| *known == key) {
+                        None => self.annotations.push((key, vec![value])),
                         Some((_, values)) if !values.contains(&value) => values.push(value),
                         Some(_) => {}
                     }

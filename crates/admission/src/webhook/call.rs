@@ -14,7 +14,9 @@ use crate::webhook::denial::{denial, dry_run_unsupported};
 use crate::webhook::response::{ReviewResponse, verify};
 use crate::webhook::review::{ReviewInput, review};
 use crate::webhook::{OutgoingReview, Transport, TransportError, Webhook, reply};
-use crate::{AdmissionAttributes, AdmissionMetrics, AdmissionNotes, Phase, WebhookLabels, WebhookRejection};
+use crate::{
+    AdmissionAttributes, AdmissionMetrics, AdmissionNotes, AdmissionPhase, WebhookLabels, WebhookRejection,
+};
 
 #[derive(Clone)]
 pub(super) struct WebhookCaller {
@@ -57,7 +59,7 @@ impl WebhookCaller {
     pub(super) async fn call(
         &self,
         webhook: &Webhook,
-        phase: Phase,
+        phase: AdmissionPhase,
         context: &RequestContext<'_>,
         invocation: &WebhookInvocation<'_>,
         notes: &mut AdmissionNotes,
@@ -108,7 +110,7 @@ impl WebhookCaller {
         let review = reply::read(&reply, version).map_err(|unread| {
             CallFailure::calling(format!("failed to call webhook: {}", unread.message), unread.code)
         })?;
-        let response = verify(version, &uid, phase == Phase::Mutating, &review)
+        let response = verify(version, &uid, phase == AdmissionPhase::Mutating, &review)
             .map_err(|why| CallFailure::calling(format!("received invalid webhook response: {why}"), 503))?;
         for (key, value) in &response.annotations {
             let key = format!("{}/{key}", webhook.name);
@@ -128,7 +130,7 @@ impl WebhookCaller {
     pub(super) fn record(
         &self,
         webhook: &Webhook,
-        phase: Phase,
+        phase: AdmissionPhase,
         attributes: &AdmissionAttributes<'_>,
         failure: Option<&CallFailure>,
         took: Duration,
@@ -166,7 +168,7 @@ impl WebhookCaller {
     pub(super) fn apply_failure_policy(
         &self,
         webhook: &Webhook,
-        phase: Phase,
+        phase: AdmissionPhase,
         failure: CallFailure,
         failed_open: impl FnOnce(),
     ) -> Result<(), Status> {

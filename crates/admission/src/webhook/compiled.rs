@@ -7,7 +7,7 @@ use api::{GroupVersion, GroupVersionKind, meta};
 use value::{Str, Value, format_smolstr};
 
 use crate::inventory::{InventoryEntry, ZERO_COST, sum_estimates};
-use crate::matching::{Criteria, MatchConditions};
+use crate::matching::{MatchConditions, MatchCriteria};
 use crate::webhook::{TokenRecipient, WebhookTarget};
 
 #[derive(Debug)]
@@ -25,14 +25,14 @@ pub struct Webhook {
     /// The recipient of tokens that are sent to the webhook. INVARIANT: `None` for a webhook from a manifest
     /// file, which uses the credentials of a kubeconfig, if any.
     pub recipient: Option<TokenRecipient>,
-    pub(super) criteria: Criteria,
+    pub(super) criteria: MatchCriteria,
     pub(super) conditions: Option<MatchConditions>,
     /// Whether the webhook has `failurePolicy: Ignore`.
     pub ignores_failures: bool,
     pub(super) side_effects: SideEffects,
     pub(super) timeout: Option<Duration>,
     /// The first of its `admissionReviewVersions` that this server supports.
-    pub(super) version: Option<ReviewVersion>,
+    pub(super) version: Option<AdmissionReviewVersion>,
     /// Whether the webhook has `reinvocationPolicy: IfNeeded`.
     pub(super) reinvoke_if_needed: bool,
 }
@@ -49,34 +49,34 @@ pub(super) enum SideEffects {
 
 /// A version of `AdmissionReview`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReviewVersion {
+pub enum AdmissionReviewVersion {
     V1,
     V1beta1,
 }
 
-impl ReviewVersion {
+impl AdmissionReviewVersion {
     /// The API group of `AdmissionReview`.
     pub const GROUP: &'static str = "admission.k8s.io";
 
     fn parse(text: &str) -> Option<Self> {
         match text {
-            "v1" => Some(ReviewVersion::V1),
-            "v1beta1" => Some(ReviewVersion::V1beta1),
+            "v1" => Some(AdmissionReviewVersion::V1),
+            "v1beta1" => Some(AdmissionReviewVersion::V1beta1),
             _ => None,
         }
     }
 
     pub fn as_str(self) -> &'static str {
         match self {
-            ReviewVersion::V1 => "v1",
-            ReviewVersion::V1beta1 => "v1beta1",
+            AdmissionReviewVersion::V1 => "v1",
+            AdmissionReviewVersion::V1beta1 => "v1beta1",
         }
     }
 
     pub(super) fn api_version(self) -> &'static str {
         match self {
-            ReviewVersion::V1 => "admission.k8s.io/v1",
-            ReviewVersion::V1beta1 => "admission.k8s.io/v1beta1",
+            AdmissionReviewVersion::V1 => "admission.k8s.io/v1",
+            AdmissionReviewVersion::V1beta1 => "admission.k8s.io/v1beta1",
         }
     }
 
@@ -133,7 +133,7 @@ fn read(
         inventory,
         target: WebhookTarget::read(webhook.get("clientConfig")),
         recipient: None,
-        criteria: Criteria::of_webhook(webhook),
+        criteria: MatchCriteria::of_webhook(webhook),
         conditions,
         ignores_failures: text("failurePolicy") == Some("Ignore"),
         side_effects: match text("sideEffects") {
@@ -142,7 +142,7 @@ fn read(
             Some(_) => SideEffects::Possible,
         },
         timeout: seconds.map(Duration::from_secs),
-        version: versions.find_map(ReviewVersion::parse),
+        version: versions.find_map(AdmissionReviewVersion::parse),
         reinvoke_if_needed: text("reinvocationPolicy") == Some("IfNeeded"),
     }
 }

@@ -23,7 +23,7 @@ mod response;
 mod mutating;
 mod validating;
 
-pub use compiled::{ReviewVersion, Webhook};
+pub use compiled::{AdmissionReviewVersion, Webhook};
 pub use mutating::MutatingWebhooks;
 pub use reply::status_of_reply;
 pub use set::WebhookSet;

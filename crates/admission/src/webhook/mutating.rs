@@ -14,8 +14,8 @@ use crate::webhook::response::{JSON_PATCH, ReviewResponse};
 use crate::webhook::selection::WebhookSelector;
 use crate::webhook::{Transport, Webhook, WebhookSet, patch};
 use crate::{
-    AdmissionMetrics, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, AuditLevel, BoxFuture, Pass, Phase,
-    VersionedObject,
+    AdmissionMetrics, AdmissionNotes, AdmissionPhase, AdmissionSnapshot, AsyncPlugin, AuditLevel, BoxFuture,
+    MutatingRequest, VersionedObject,
 };
 
 /// The admission plugin `MutatingAdmissionWebhook`.
@@ -41,17 +41,29 @@ impl AsyncPlugin for MutatingWebhooks {
 
     fn mutate<'a>(
         &'a self,
-        pass: &'a mut Pass<'_, '_>,
+        request: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
-        let webhooks = pass.attributes.snapshot.mutating_webhooks(|| self.set.webhooks());
-        let exemption = exemption(pass.attributes, pass.cluster);
+        let webhooks = request.attributes.snapshot.mutating_webhooks(|| self.set.webhooks());
+        let exemption = exemption(request.attributes, request.cluster);
         let none = webhooks.is_empty() || exemption == Exemption::Total;
         if none || exemption != Exemption::None && !webhooks.iter().any(|webhook| webhook.is_static) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(self.run(webhooks, exemption, pass, object))
+        let is_first = !request.reinvocation.is_second();
+        Box::pin(self.run(WebhookRound { webhooks, exemption, next: 0, is_first }, request, object))
     }
+}
+
+/// The webhooks of a request that are still to be called. Each patch starts a new round, because the webhooks
+/// after it see the patched object.
+struct WebhookRound {
+    webhooks: Arc<[Arc<Webhook>]>,
+    exemption: Exemption,
+    /// Index of the webhook to call next.
+    next: usize,
+    /// Whether this is the request's first round.
+    is_first: bool,
 }
 
 struct AppliedPatch {
@@ -63,90 +75,87 @@ struct AppliedPatch {
 impl MutatingWebhooks {
     async fn run(
         &self,
-        webhooks: Arc<[Arc<Webhook>]>,
-        exemption: Exemption,
-        pass: &mut Pass<'_, '_>,
+        mut round: WebhookRound,
+        request: &mut MutatingRequest<'_, '_>,
         mut object: Option<&mut Value>,
     ) -> Result<(), Status> {
         if let Some(object) = object.as_deref()
-            && pass.reinvocation.is_second()
-            && pass.reinvocation.webhooks.is_output_changed(object)
+            && request.reinvocation.is_second()
+            && request.reinvocation.webhooks.is_output_changed(object)
         {
             // A plugin or policy changed the object after the webhooks: those with `IfNeeded` run again.
-            pass.reinvocation.webhooks.require_reinvocation();
+            request.reinvocation.webhooks.require_reinvocation();
         }
-        let mut next = 0;
-        let mut first_invocation = !pass.reinvocation.is_second();
-        while let Some(change) = self
-            .call_until_patched(&webhooks, exemption, next, first_invocation, pass, object.as_deref())
-            .await?
-        {
-            (next, first_invocation) = (change.next, false);
+        while let Some(patch) = self.call_until_patched(&round, request, object.as_deref()).await? {
+            (round.next, round.is_first) = (patch.next, false);
             if let Some(object) = object.as_deref_mut() {
-                *object = change.object;
+                *object = patch.object;
             }
         }
         if let Some(object) = object {
-            pass.reinvocation.webhooks.set_last_output(object);
+            request.reinvocation.webhooks.set_last_output(object);
         }
         Ok(())
     }
 
-    /// Calls webhooks from index `from` on, until one returns a patch. `None` if none of them does.
+    /// Calls webhooks until one returns a patch. `None` if none of them does.
     async fn call_until_patched(
         &self,
-        webhooks: &[Arc<Webhook>],
-        exemption: Exemption,
-        from: usize,
-        first_invocation: bool,
-        pass: &mut Pass<'_, '_>,
+        round: &WebhookRound,
+        request: &mut MutatingRequest<'_, '_>,
         object: Option<&Value>,
     ) -> Result<Option<AppliedPatch>, Status> {
-        let attributes = pass.attributes;
-        let context = RequestContext::new(attributes, object, pass.cluster);
+        let attributes = request.attributes;
+        let context = RequestContext::new(attributes, object, request.cluster);
         let seen = VersionedObject::new(object);
         let mut versions = ObjectVersions::new(&seen, &attributes.kind);
         let mut old_versions = ObjectVersions::new(&attributes.old_object, &attributes.kind);
         let checks = AuthorizerDecisions::default();
         let selection = WebhookSelector {
-            phase: Phase::Mutating,
+            phase: AdmissionPhase::Mutating,
             context: &context,
             checks: &checks,
             caller: &self.caller,
         };
-        for (index, webhook) in webhooks.iter().enumerate().skip(from) {
-            if exemption != Exemption::None && !webhook.is_static {
+        for (index, webhook) in round.webhooks.iter().enumerate().skip(round.next) {
+            if round.exemption != Exemption::None && !webhook.is_static {
                 continue;
             }
             let Some(matched) = selection.select(webhook, &mut versions, &mut old_versions).await? else {
                 continue;
             };
-            if pass.reinvocation.is_second() && !pass.reinvocation.webhooks.should_reinvoke(&webhook.uid) {
+            if request.reinvocation.is_second()
+                && !request.reinvocation.webhooks.should_reinvoke(&webhook.uid)
+            {
                 continue;
             }
             let invocation = WebhookInvocation {
-                object: versions.get(&matched.kind, pass.cluster).await?,
-                old_object: old_versions.get(&matched.kind, pass.cluster).await?,
+                object: versions.get(&matched.kind, request.cluster).await?,
+                old_object: old_versions.get(&matched.kind, request.cluster).await?,
                 matched: &matched,
             };
-            let round = u8::from(pass.reinvocation.is_second());
-            let audit_key = format!("round_{round}_index_{index}");
+            let audit_round = u8::from(request.reinvocation.is_second());
+            let audit_key = format!("round_{audit_round}_index_{index}");
             let started = self.caller.metrics.now();
-            let outcome = self
-                .call_and_patch(webhook, &context, &invocation, first_invocation, &audit_key, pass.notes)
-                .await;
+            let mut outcome =
+                self.call_and_patch(webhook, &context, &invocation, &audit_key, request.notes).await;
             let took = self.caller.metrics.now().saturating_sub(started);
-            self.caller.record(webhook, Phase::Mutating, attributes, outcome.as_ref().err(), took);
+            self.caller.record(webhook, AdmissionPhase::Mutating, attributes, outcome.as_ref().err(), took);
+            if let Ok(Some(patched)) = &mut outcome {
+                patched.changed |= round.is_first
+                    && object.is_some_and(|object| patch::sets_managed_time(attributes, object));
+            }
             let changed = outcome.as_ref().is_ok_and(|patched| patched.as_ref().is_some_and(|p| p.changed));
             let key = format_smolstr!("mutation.webhook.admission.k8s.io/{audit_key}");
-            pass.notes
+            request
+                .notes
                 .annotate(key, patch::mutation_annotation(&webhook.configuration, &webhook.name, changed));
             if changed {
-                pass.reinvocation.webhooks.require_reinvocation();
-                pass.reinvocation.request_second_pass();
+                request.reinvocation.webhooks.require_reinvocation();
+                request.reinvocation.request_second_pass();
             }
             if webhook.reinvoke_if_needed {
-                pass.reinvocation.webhooks.add_reinvocable(webhook.uid.clone());
+                request.reinvocation.webhooks.add_reinvocable(webhook.uid.clone());
             }
             match outcome {
                 Ok(None) => {}
@@ -154,13 +163,7 @@ impl MutatingWebhooks {
                     return Ok(Some(AppliedPatch { object: patched.object, next: index + 1 }));
                 }
                 Err(failure) => {
-                    let notes = &mut *pass.notes;
-                    let failed_open = || {
-                        let key =
-                            format_smolstr!("failed-open.mutation.webhook.admission.k8s.io/{audit_key}");
-                        notes.annotate(key, webhook.name.as_str());
-                    };
-                    self.caller.apply_failure_policy(webhook, Phase::Mutating, failure, failed_open)?;
+                    self.apply_failure_policy(webhook, failure, &audit_key, request.notes)?;
                     context.check_deadline()?;
                 }
             }
@@ -168,17 +171,30 @@ impl MutatingWebhooks {
         Ok(None)
     }
 
+    fn apply_failure_policy(
+        &self,
+        webhook: &Webhook,
+        failure: CallFailure,
+        audit_key: &str,
+        notes: &mut AdmissionNotes,
+    ) -> Result<(), Status> {
+        self.caller.apply_failure_policy(webhook, AdmissionPhase::Mutating, failure, || {
+            let key = format_smolstr!("failed-open.mutation.webhook.admission.k8s.io/{audit_key}");
+            notes.annotate(key, webhook.name.as_str());
+        })
+    }
+
     async fn call_and_patch(
         &self,
         webhook: &Webhook,
         context: &RequestContext<'_>,
         invocation: &WebhookInvocation<'_>,
-        first_invocation: bool,
         audit_key: &str,
         notes: &mut AdmissionNotes,
     ) -> Result<Option<patch::PatchedObject>, CallFailure> {
         let kind = &invocation.matched.kind;
-        let response = self.caller.call(webhook, Phase::Mutating, context, invocation, notes).await?;
+        let response =
+            self.caller.call(webhook, AdmissionPhase::Mutating, context, invocation, notes).await?;
         let ReviewResponse { patch, patch_type, .. } = &response;
         if patch.is_empty() {
             return Ok(None);
@@ -203,9 +219,7 @@ impl MutatingWebhooks {
             });
         }
         let patched = patch::apply(shown, kind, &operations, context.attributes, context.cluster).await;
-        let mut patched = patched.map_err(CallFailure::Internal)?;
-        patched.changed |= first_invocation
-            && context.object.is_some_and(|object| patch::sets_managed_time(context.attributes, object));
+        let patched = patched.map_err(CallFailure::Internal)?;
         let key = format_smolstr!("patch.webhook.admission.k8s.io/{audit_key}");
         notes.annotate_at_level(
             AuditLevel::Request,

@@ -7,7 +7,7 @@ use api::field::quote;
 use api::{GroupVersion, Status, StatusDetails, StatusReason};
 use value::{Map, Value, json, yaml};
 
-use crate::webhook::{ReviewVersion, WebhookReply};
+use crate::webhook::{AdmissionReviewVersion, WebhookReply};
 
 /// The location of Go's scheme for reviews, which is part of its error messages.
 const SCHEME: &str = "k8s.io/apiserver/pkg/util/webhook/client.go:74";
@@ -24,7 +24,7 @@ pub(super) struct ReplyError {
 }
 
 /// Decodes a review of `version` and checks the types of its fields.
-pub(super) fn read(reply: &WebhookReply, version: ReviewVersion) -> Result<Value, ReplyError> {
+pub(super) fn read(reply: &WebhookReply, version: AdmissionReviewVersion) -> Result<Value, ReplyError> {
     if !(200..=206).contains(&reply.status) {
         let status = status_of_reply(reply);
         return Err(ReplyError { message: status.message().to_owned(), code: status.code() });
@@ -153,7 +153,7 @@ const OF_EVERY_GROUP: [&str; 7] = [
 /// Kinds that are registered in the core group only.
 const UNVERSIONED: [&str; 5] = ["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
 
-fn decode(body: &[u8], version: ReviewVersion) -> Result<Value, String> {
+fn decode(body: &[u8], version: AdmissionReviewVersion) -> Result<Value, String> {
     let review = tree(body)?;
     let text = |field: &str| match review.get(field) {
         None | Some(Value::Null) => Ok(""),
@@ -166,7 +166,7 @@ fn decode(body: &[u8], version: ReviewVersion) -> Result<Value, String> {
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);
     let mut sent =
         if api_version.is_empty() { version.group_version() } else { GroupVersion::parse(api_version)? };
-    if sent.version.is_empty() && sent.group == ReviewVersion::GROUP {
+    if sent.version.is_empty() && sent.group == AdmissionReviewVersion::GROUP {
         sent = version.group_version();
     }
     if sent.version.is_empty() {
@@ -179,7 +179,7 @@ fn decode(body: &[u8], version: ReviewVersion) -> Result<Value, String> {
         return Ok(review);
     }
     let is_review_group =
-        sent.group == ReviewVersion::GROUP && matches!(sent.version.as_str(), "v1" | "v1beta1");
+        sent.group == AdmissionReviewVersion::GROUP && matches!(sent.version.as_str(), "v1" | "v1beta1");
     let is_registered = is_review_group && (kind == "AdmissionReview" || OF_EVERY_GROUP.contains(&kind))
         || sent.group.is_empty() && sent.version == "v1" && UNVERSIONED.contains(&kind);
     if !is_registered {
@@ -316,6 +316,24 @@ static CAUSE: GoStruct = GoStruct {
     fields: &[("reason", GoType::Text("v1.CauseType")), ("message", TEXT), ("field", TEXT)],
 };
 
+impl GoType {
+    /// The name in the messages of Go's decoder.
+    fn go_name(&self) -> String {
+        match self {
+            GoType::Text(name) => (*name).to_owned(),
+            GoType::Bool => "bool".to_owned(),
+            GoType::Int32 => "int32".to_owned(),
+            GoType::Bytes => "[]uint8".to_owned(),
+            GoType::Any => "runtime.RawExtension".to_owned(),
+            GoType::Texts => "[]string".to_owned(),
+            GoType::TextMap => "map[string]string".to_owned(),
+            GoType::TextsMap => "map[string]v1.ExtraValue".to_owned(),
+            GoType::GoStruct(object) => format!("{}.{}", object.package, object.name),
+            GoType::List(object) => format!("[]{}.{}", object.package, object.name),
+        }
+    }
+}
+
 /// The first value of a wrong type, with the message of Go's decoder.
 fn check_types(value: &Value, expected: &GoType) -> Result<(), String> {
     check_type(value, expected, &mut Vec::new(), "")
@@ -386,21 +404,7 @@ fn check_type(
             }
             other => wrong(other.json_type(), "uint8", path),
         }),
-        (expected, other) => {
-            let go_type = match expected {
-                GoType::Text(name) => (*name).to_owned(),
-                GoType::Bool => "bool".to_owned(),
-                GoType::Int32 => "int32".to_owned(),
-                GoType::Bytes => "[]uint8".to_owned(),
-                GoType::Any => "runtime.RawExtension".to_owned(),
-                GoType::Texts => "[]string".to_owned(),
-                GoType::TextMap => "map[string]string".to_owned(),
-                GoType::TextsMap => "map[string]v1.ExtraValue".to_owned(),
-                GoType::GoStruct(object) => format!("{}.{}", object.package, object.name),
-                GoType::List(object) => format!("[]{}.{}", object.package, object.name),
-            };
-            wrong(other.json_type(), &go_type, path)
-        }
+        (expected, other) => wrong(other.json_type(), &expected.go_name(), path),
     }
 }
 

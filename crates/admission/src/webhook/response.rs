@@ -4,7 +4,7 @@ use api::field::quote;
 use api::meta;
 use value::{Str, Value};
 
-use crate::webhook::ReviewVersion;
+use crate::webhook::AdmissionReviewVersion;
 
 /// The content of `AdmissionReview.response`.
 #[derive(Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub(super) const JSON_PATCH: &str = "JSONPatch";
 /// Returns the response if it answers the review `uid`. `v1beta1` reviews are validated less strictly, as in
 /// kube-apiserver.
 pub(super) fn verify(
-    version: ReviewVersion,
+    version: AdmissionReviewVersion,
     uid: &str,
     mutating: bool,
     review: &Value,
@@ -47,7 +47,7 @@ pub(super) fn verify(
     };
     let patch_type = response.get("patchType").and_then(Value::as_str);
     let patch_type: Str = match version {
-        ReviewVersion::V1 => {
+        AdmissionReviewVersion::V1 => {
             let got = response.str_at(&["uid"]).unwrap_or_default();
             if got != uid {
                 return Err(format!("expected response.uid={}, got {}", quote(uid), quote(got)));
@@ -79,8 +79,8 @@ pub(super) fn verify(
                 (_, _, patch_type) => patch_type.unwrap_or_default().into(),
             }
         }
-        ReviewVersion::V1beta1 if mutating && !patch.is_empty() => Str::new_static(JSON_PATCH),
-        ReviewVersion::V1beta1 => {
+        AdmissionReviewVersion::V1beta1 if mutating && !patch.is_empty() => Str::new_static(JSON_PATCH),
+        AdmissionReviewVersion::V1beta1 => {
             patch.clear();
             Str::default()
         }

@@ -5,7 +5,7 @@ use authn::User;
 use value::{Str, Value, write};
 
 use crate::AdmissionAttributes;
-use crate::webhook::ReviewVersion;
+use crate::webhook::AdmissionReviewVersion;
 
 /// A request as a webhook sees it: the kind and resource that its rules name, and the objects in that
 /// version.
@@ -22,7 +22,7 @@ pub(super) struct ReviewInput<'a> {
 }
 
 pub(super) fn review(
-    version: ReviewVersion,
+    version: AdmissionReviewVersion,
     uid: &str,
     attributes: &AdmissionAttributes<'_>,
     input: &ReviewInput<'_>,

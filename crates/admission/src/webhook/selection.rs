@@ -7,11 +7,11 @@ use crate::matching::{ConditionResult, MatchedResource, RequestContext};
 use crate::webhook::Webhook;
 use crate::webhook::call::WebhookCaller;
 use crate::webhook::object_versions::ObjectVersions;
-use crate::{MatchConditionLabels, Phase};
+use crate::{AdmissionPhase, MatchConditionLabels};
 
 /// A request that webhooks are matched with.
 pub(super) struct WebhookSelector<'a> {
-    pub(super) phase: Phase,
+    pub(super) phase: AdmissionPhase,
     pub(super) context: &'a RequestContext<'a>,
     pub(super) checks: &'a AuthorizerDecisions,
     pub(super) caller: &'a WebhookCaller,

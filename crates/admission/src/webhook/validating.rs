@@ -15,8 +15,8 @@ use crate::webhook::object_versions::ObjectVersions;
 use crate::webhook::selection::WebhookSelector;
 use crate::webhook::{Transport, Webhook, WebhookSet};
 use crate::{
-    AdmissionAttributes, AdmissionMetrics, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture,
-    ClusterView, Phase, VersionedObject,
+    AdmissionAttributes, AdmissionMetrics, AdmissionNotes, AdmissionPhase, AdmissionSnapshot, AsyncPlugin,
+    BoxFuture, ClusterView, VersionedObject,
 };
 
 /// The admission plugin `ValidatingAdmissionWebhook`.
@@ -53,27 +53,36 @@ impl AsyncPlugin for ValidatingWebhooks {
         if none || exemption != Exemption::None && !webhooks.iter().any(|webhook| webhook.is_static) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(self.run(webhooks, exemption, attributes, object, cluster, notes))
+        Box::pin(async move {
+            let context = RequestContext::new(attributes, object.stored(), cluster);
+            self.run(&webhooks, exemption, &context, object, notes).await
+        })
     }
+}
+
+/// A webhook that selects the request. `index` counts the calls of the request.
+struct WebhookCall<'a> {
+    webhook: &'a Webhook,
+    matched: MatchedResource,
+    index: usize,
 }
 
 impl ValidatingWebhooks {
     async fn run(
         &self,
-        webhooks: Arc<[Arc<Webhook>]>,
+        webhooks: &[Arc<Webhook>],
         exemption: Exemption,
-        attributes: &AdmissionAttributes<'_>,
+        context: &RequestContext<'_>,
         object: &VersionedObject<'_>,
-        cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let context = RequestContext::new(attributes, object.stored(), cluster);
+        let attributes = context.attributes;
         let mut versions = ObjectVersions::new(object, &attributes.kind);
         let mut old_versions = ObjectVersions::new(&attributes.old_object, &attributes.kind);
         let checks = AuthorizerDecisions::default();
         let selection = WebhookSelector {
-            phase: Phase::Validating,
-            context: &context,
+            phase: AdmissionPhase::Validating,
+            context,
             checks: &checks,
             caller: &self.caller,
         };
@@ -83,47 +92,41 @@ impl ValidatingWebhooks {
             if !is_static && exemption != Exemption::None {
                 break;
             }
-            let mut relevant: Vec<(&Webhook, MatchedResource)> = Vec::new();
+            let mut calls: Vec<WebhookCall<'_>> = Vec::new();
             for webhook in webhooks.iter().filter(|webhook| webhook.is_static == is_static) {
                 if let Some(matched) = selection.select(webhook, &mut versions, &mut old_versions).await? {
-                    relevant.push((webhook, matched));
+                    calls.push(WebhookCall { webhook, matched, index: called + calls.len() });
                 }
             }
-            if relevant.is_empty() {
+            if calls.is_empty() {
                 continue;
             }
             context.check_deadline()?;
-            let (context, versions, old_versions) = (&context, &versions, &old_versions);
-            let calls = relevant.iter().enumerate().map(|(position, (webhook, matched))| {
-                let index = called + position;
-                let call_one: BoxFuture<'_, (Result<(), Status>, AdmissionNotes)> = Box::pin(async move {
+            let (versions, old_versions) = (&versions, &old_versions);
+            let futures = calls.iter().map(|call| {
+                let future: BoxFuture<'_, (Result<(), Status>, AdmissionNotes)> = Box::pin(async move {
                     let mut notes = AdmissionNotes::default();
-                    let outcome = self
-                        .call_one(webhook, matched, index, context, versions, old_versions, &mut notes)
-                        .await;
+                    let outcome = self.call_one(call, context, versions, old_versions, &mut notes).await;
                     (outcome, notes)
                 });
-                call_one
+                future
             });
             let mut first = Ok(());
-            for (outcome, call_notes) in join_all(calls.collect()).await {
+            for (outcome, call_notes) in join_all(futures.collect()).await {
                 notes.extend(call_notes);
                 first = first.and(outcome);
             }
             // After the client's deadline the calls were cut off. They count neither as failed nor as
             // admitted.
             first.and_then(|()| context.check_deadline())?;
-            called += relevant.len();
+            called += calls.len();
         }
         Ok(())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one webhook of several that share the rest")]
     async fn call_one(
         &self,
-        webhook: &Webhook,
-        matched: &MatchedResource,
-        index: usize,
+        WebhookCall { webhook, matched, index }: &WebhookCall<'_>,
         context: &RequestContext<'_>,
         versions: &ObjectVersions<'_>,
         old_versions: &ObjectVersions<'_>,
@@ -135,33 +138,43 @@ impl ValidatingWebhooks {
             matched,
         };
         let started = self.caller.metrics.now();
-        let outcome = self.caller.call(webhook, Phase::Validating, context, &invocation, notes).await;
+        let outcome =
+            self.caller.call(webhook, AdmissionPhase::Validating, context, &invocation, notes).await;
         let took = self.caller.metrics.now().saturating_sub(started);
-        self.caller.record(webhook, Phase::Validating, context.attributes, outcome.as_ref().err(), took);
+        self.caller.record(
+            webhook,
+            AdmissionPhase::Validating,
+            context.attributes,
+            outcome.as_ref().err(),
+            took,
+        );
         match outcome {
             Ok(_) => Ok(()),
-            Err(failure) => self.caller.apply_failure_policy(webhook, Phase::Validating, failure, || {
-                let key =
-                    format_smolstr!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}");
-                notes.annotate(key, webhook.name.as_str());
-            }),
+            Err(failure) => {
+                self.caller.apply_failure_policy(webhook, AdmissionPhase::Validating, failure, || {
+                    let key = format_smolstr!(
+                        "failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}"
+                    );
+                    notes.annotate(key, webhook.name.as_str());
+                })
+            }
         }
     }
 }
 
-/// Waits for all futures concurrently. Results are in the order of `calls`.
-async fn join_all<T: Send>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+/// Waits for all futures concurrently. Results are in the order of `futures`.
+async fn join_all<T: Send>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     enum PendingCall<'a, T> {
         Waiting(BoxFuture<'a, T>),
         Done(Option<T>),
     }
-    let mut calls: Vec<PendingCall<'_, T>> = calls.into_iter().map(PendingCall::Waiting).collect();
+    let mut calls: Vec<PendingCall<'_, T>> = futures.into_iter().map(PendingCall::Waiting).collect();
     poll_fn(|context| {
         let mut waiting = false;
-        for call_one in &mut calls {
-            if let PendingCall::Waiting(future) = call_one {
+        for call in &mut calls {
+            if let PendingCall::Waiting(future) = call {
                 match future.as_mut().poll(context) {
-                    Poll::Ready(result) => *call_one = PendingCall::Done(Some(result)),
+                    Poll::Ready(result) => *call = PendingCall::Done(Some(result)),
                     Poll::Pending => waiting = true,
                 }
             }
@@ -172,9 +185,7 @@ async fn join_all<T: Send>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
         Poll::Ready(
             calls
                 .iter_mut()
-                .filter_map(
-                    |call_one| if let PendingCall::Done(result) = call_one { result.take() } else { None },
-                )
+                .filter_map(|call| if let PendingCall::Done(result) = call { result.take() } else { None })
                 .collect(),
         )
     })

@@ -201,7 +201,7 @@ fn service_accounts_and_nodes_get_the_groups_they_always_have() {
 fn a_service_account_may_act_as_the_node_its_token_is_bound_to() {
     let mut user = service_account::user("ns", "agent", "u");
     user.extra.insert(names::NODE_NAME.into(), vec!["n1".into()]);
-    let agent = Caller::authenticated(user, Via::ServiceAccountToken);
+    let agent = Caller::authenticated(user, AuthenticationMethod::ServiceAccountToken);
     let allowed = ["on associated-node", "impersonate:associated-node nodes *"];
     let (own, asked) = attempt(&agent, &[("impersonate-user", "system:node:n1")], &allowed);
     assert_eq!(own.unwrap().name(), "system:node:n1");

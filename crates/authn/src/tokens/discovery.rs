@@ -2,7 +2,7 @@
 
 use value::{Value, write};
 
-use crate::tokens::keys::PublicKey;
+use crate::tokens::keys::TokenVerificationKey;
 
 /// The path of the provider document.
 pub const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
@@ -35,7 +35,7 @@ pub fn configuration(
     issuer: &str,
     jwks_uri: &str,
     external_address: &str,
-    keys: &[PublicKey],
+    keys: &[TokenVerificationKey],
 ) -> Result<Vec<u8>, DiscoveryError> {
     if issuer.is_empty() {
         return Err(DiscoveryError::NoIssuer);
@@ -60,7 +60,7 @@ pub fn configuration(
     if keys.is_empty() {
         return Err(DiscoveryError::NoKeys);
     }
-    let mut algorithms: Vec<&str> = keys.iter().map(PublicKey::algorithm).collect();
+    let mut algorithms: Vec<&str> = keys.iter().map(TokenVerificationKey::algorithm).collect();
     algorithms.sort_unstable();
     algorithms.dedup();
     // The fields are in kube-apiserver's order, because relying parties may compare bytes.
@@ -74,6 +74,9 @@ pub fn configuration(
     .into_bytes())
 }
 
-pub fn key_set(keys: &[PublicKey]) -> Vec<u8> {
-    write::to_vec(&Value::map([("keys", Value::List(keys.iter().map(PublicKey::to_jwk).collect()))]))
+pub fn key_set(keys: &[TokenVerificationKey]) -> Vec<u8> {
+    write::to_vec(&Value::map([(
+        "keys",
+        Value::List(keys.iter().map(TokenVerificationKey::to_jwk).collect()),
+    )]))
 }

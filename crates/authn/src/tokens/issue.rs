@@ -28,7 +28,7 @@ impl Issuer {
         &self.name
     }
 
-    pub fn public_key(&self) -> &super::PublicKey {
+    pub fn public_key(&self) -> &super::TokenVerificationKey {
         self.key.public()
     }
 

@@ -81,7 +81,7 @@ impl Algorithm {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublicKey {
+pub struct TokenVerificationKey {
     id: Str,
     algorithm: Algorithm,
     /// As the verification algorithm needs it: an uncompressed point, or modulus and exponent in DER.
@@ -90,7 +90,7 @@ pub struct PublicKey {
     numbers: (Vec<u8>, Vec<u8>),
 }
 
-impl PublicKey {
+impl TokenVerificationKey {
     /// All public keys of a PEM file, including those of private keys and certificates. Other blocks are
     /// skipped.
     pub fn all_from_pem(text: &[u8]) -> Result<Vec<Self>, KeyError> {
@@ -135,7 +135,7 @@ impl PublicKey {
             _ => return Err(KeyError::Unsupported),
         };
         let id = URL_SAFE_NO_PAD.encode(digest(&SHA256, der));
-        Ok(PublicKey { id: id.into(), algorithm, key: raw, numbers })
+        Ok(TokenVerificationKey { id: id.into(), algorithm, key: raw, numbers })
     }
 
     /// Derived from the key, so that a key has the same id everywhere.
@@ -185,7 +185,7 @@ fn significant(bytes: &[u8]) -> Vec<u8> {
 /// The key that signs tokens. The private key cannot be read back; only [`SigningKey::generate`] returns it,
 /// as PEM.
 pub struct SigningKey {
-    public: PublicKey,
+    public: TokenVerificationKey,
     pair: KeyPair,
 }
 
@@ -244,10 +244,10 @@ impl SigningKey {
             KeyPair::Rsa(pair) => pair.public_key().as_der(),
         }
         .map_err(|_| KeyError::Unsupported)?;
-        Ok(Some(SigningKey { public: PublicKey::from_spki(spki.as_ref())?, pair }))
+        Ok(Some(SigningKey { public: TokenVerificationKey::from_spki(spki.as_ref())?, pair }))
     }
 
-    pub fn public(&self) -> &PublicKey {
+    pub fn public(&self) -> &TokenVerificationKey {
         &self.public
     }
 

@@ -52,7 +52,7 @@ pub type AttestFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Se
 
 /// A granted request: issue a token with these claims and add it to the response.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Grant {
+pub struct TokenGrant {
     pub claims: TokenClaims,
     /// Warnings for the client.
     pub warnings: Vec<Str>,
@@ -132,7 +132,7 @@ impl TokenRequest {
         objects: &dyn BoundObjects,
         attester: &dyn Attester,
         id: impl Into<Str>,
-    ) -> Result<Grant, TokenRequestRefusal> {
+    ) -> Result<TokenGrant, TokenRequestRefusal> {
         let TokenRequest { mut object, now } = self;
         let id = id.into();
         let mut warnings = Vec::new();
@@ -189,11 +189,11 @@ impl TokenRequest {
         };
         // The response contains the requested expiration, not the extended one.
         let expires = Timestamp::from_seconds(now.seconds.saturating_add(seconds)).time();
-        Ok(Grant { claims, warnings, annotations, answer: object, expires })
+        Ok(TokenGrant { claims, warnings, annotations, answer: object, expires })
     }
 }
 
-impl Grant {
+impl TokenGrant {
     /// The response to the client.
     pub fn answer(mut self, token: &str) -> Value {
         self.answer.set_at(&["status", "expirationTimestamp"], self.expires);

@@ -380,10 +380,10 @@ fn keys_of_all_kinds_sign_and_are_published() {
     ] {
         let pair = rcgen::KeyPair::generate_for(kind).unwrap();
         let key = SigningKey::from_pem(pair.serialize_pem().as_bytes()).unwrap();
-        let public = PublicKey::all_from_pem(pair.public_key_pem().as_bytes()).unwrap();
+        let public = TokenVerificationKey::all_from_pem(pair.public_key_pem().as_bytes()).unwrap();
         assert_eq!(public, [key.public().clone()]);
         assert_eq!(key.public().algorithm(), algorithm);
-        let from_private = PublicKey::all_from_pem(pair.serialize_pem().as_bytes()).unwrap();
+        let from_private = TokenVerificationKey::all_from_pem(pair.serialize_pem().as_bytes()).unwrap();
         assert_eq!(from_private, public);
         let signature = key.sign(b"hello").unwrap();
         assert!(public[0].verifies(algorithm, b"hello", &signature));
@@ -392,7 +392,7 @@ fn keys_of_all_kinds_sign_and_are_published() {
         assert!(keys.contains(&format!(r#""alg":"{algorithm}""#)), "{keys}");
         assert!(!format!("{key:?}").contains("PRIVATE"));
     }
-    assert_eq!(PublicKey::all_from_pem(b"nothing").unwrap_err(), KeyError::NoPublicKey);
+    assert_eq!(TokenVerificationKey::all_from_pem(b"nothing").unwrap_err(), KeyError::NoPublicKey);
     assert_eq!(SigningKey::from_pem(b"nothing").unwrap_err(), KeyError::NoPrivateKey);
 }
 

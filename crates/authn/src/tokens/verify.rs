@@ -16,7 +16,7 @@ use crate::observe::TokenUse;
 use crate::tokens::claims::{
     BoundKind, BoundObject, ObjectReference, TokenClaims, audiences as claimed_audiences,
 };
-use crate::tokens::keys::PublicKey;
+use crate::tokens::keys::TokenVerificationKey;
 use crate::tokens::legacy;
 use crate::user::{User, names, service_account};
 
@@ -41,7 +41,7 @@ pub type LookupFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<Arc<Value>
 #[derive(Clone)]
 pub struct TokenVerifier {
     issuers: Vec<Str>,
-    keys: Vec<PublicKey>,
+    keys: Vec<TokenVerificationKey>,
     audiences: Vec<Str>,
     objects: Arc<dyn BoundObjects>,
     lookup: bool,
@@ -69,7 +69,7 @@ impl TokenVerifier {
     /// Legacy tokens are compared with the stored secret.
     pub fn new(
         issuers: Vec<Str>,
-        keys: Vec<PublicKey>,
+        keys: Vec<TokenVerificationKey>,
         audiences: Vec<Str>,
         objects: Arc<dyn BoundObjects>,
     ) -> Self {
@@ -167,30 +167,9 @@ impl TokenVerifier {
     }
 
     async fn check_bound(&self, claims: &TokenClaims, now: i64) -> Result<VerifiedToken, String> {
-        if claims.not_before.is_some_and(|time| now + LEEWAY < time) {
-            return Err("service account token is not valid yet".to_owned());
-        }
-        if claims.expires_at.is_some_and(|time| now - LEEWAY > time) {
-            return Err("service account token has expired".to_owned());
-        }
-        if claims.issued_at.is_some_and(|time| now + LEEWAY < time) {
-            return Err("service account token is issued in the future".to_owned());
-        }
+        check_times(claims, now)?;
+        self.check_account(claims, now).await?;
         let TokenClaims { namespace, service_account, .. } = claims;
-        let account = self.objects.get(BoundKind::ServiceAccount, namespace, &service_account.name).await?;
-        let account =
-            account.ok_or_else(|| format!("serviceaccounts {} not found", quote(&service_account.name)))?;
-        if meta::uid(&account) != service_account.uid {
-            return Err(format!(
-                "service account UID ({}) does not match claim ({})",
-                meta::uid(&account),
-                service_account.uid
-            ));
-        }
-        if is_deleted(&account, now) {
-            return Err(format!("service account {namespace}/{} has been deleted", service_account.name));
-        }
-
         let mut user = service_account::user(namespace, &service_account.name, &service_account.uid);
         let mut add_extra = |key: &'static str, value: &Str| {
             if !value.is_empty() {
@@ -251,6 +230,25 @@ impl TokenVerifier {
         })
     }
 
+    /// The service account must exist with the UID in the token.
+    async fn check_account(&self, claims: &TokenClaims, now: i64) -> Result<(), String> {
+        let TokenClaims { namespace, service_account, .. } = claims;
+        let account = self.objects.get(BoundKind::ServiceAccount, namespace, &service_account.name).await?;
+        let account =
+            account.ok_or_else(|| format!("serviceaccounts {} not found", quote(&service_account.name)))?;
+        if meta::uid(&account) != service_account.uid {
+            return Err(format!(
+                "service account UID ({}) does not match claim ({})",
+                meta::uid(&account),
+                service_account.uid
+            ));
+        }
+        if is_deleted(&account, now) {
+            return Err(format!("service account {namespace}/{} has been deleted", service_account.name));
+        }
+        Ok(())
+    }
+
     /// A token for webhooks is valid as long as their configuration and the API group exist. Returns the
     /// group.
     async fn check_webhooks<'c>(
@@ -305,6 +303,19 @@ impl std::fmt::Debug for TokenVerifier {
             .field("audiences", &self.audiences)
             .finish_non_exhaustive()
     }
+}
+
+fn check_times(claims: &TokenClaims, now: i64) -> Result<(), String> {
+    if claims.not_before.is_some_and(|time| now + LEEWAY < time) {
+        return Err("service account token is not valid yet".to_owned());
+    }
+    if claims.expires_at.is_some_and(|time| now - LEEWAY > time) {
+        return Err("service account token has expired".to_owned());
+    }
+    if claims.issued_at.is_some_and(|time| now + LEEWAY < time) {
+        return Err("service account token is issued in the future".to_owned());
+    }
+    Ok(())
 }
 
 /// Whether the object's deletion began longer ago than [`LEEWAY`]. An invalid deletion time counts as long

@@ -9,7 +9,9 @@ use cel::{
 use value::{Str, Value};
 
 use crate::attributes::AuthorizationAttributes;
-use crate::conditions::{CompileError, Compiler, Condition, ConditionInput, selector};
+use crate::conditions::{
+    AuthorizerMatchCondition, ConditionCompileError, ConditionCompiler, ConditionInput, selector,
+};
 
 /// Compiles in Kubernetes' base environment.
 #[derive(Clone, Debug)]
@@ -33,21 +35,21 @@ impl Default for ReviewCompiler {
     }
 }
 
-impl Compiler for ReviewCompiler {
-    fn compile(&self, expression: &str) -> Result<Arc<dyn Condition>, CompileError> {
+impl ConditionCompiler for ReviewCompiler {
+    fn compile(&self, expression: &str) -> Result<Arc<dyn AuthorizerMatchCondition>, ConditionCompileError> {
         let checked = self
             .env
             .compile(expression)
-            .map_err(|issues| CompileError::Invalid(format!("compilation failed: {issues}")))?;
+            .map_err(|issues| ConditionCompileError::Invalid(format!("compilation failed: {issues}")))?;
         let output = checked.output_type();
         if *output != Type::Bool {
             let got = if *output == Type::Null { "null_type".to_owned() } else { output.in_messages() };
             let message = format!("must evaluate to bool but got {got}");
-            return Err(CompileError::Invalid(message));
+            return Err(ConditionCompileError::Invalid(message));
         }
-        let program = checked
-            .program()
-            .map_err(|error| CompileError::Internal(format!("program instantiation failed: {error}")))?;
+        let program = checked.program().map_err(|error| {
+            ConditionCompileError::Internal(format!("program instantiation failed: {error}"))
+        })?;
         Ok(Arc::new(CelCondition { env: self.env.clone(), program, expression: expression.to_owned() }))
     }
 }
@@ -58,7 +60,7 @@ struct CelCondition {
     expression: String,
 }
 
-impl Condition for CelCondition {
+impl AuthorizerMatchCondition for CelCondition {
     fn evaluate(&self, request: &ConditionInput<'_>) -> Result<bool, String> {
         let spec = ReviewSpec::of(request);
         let activation = Activation::new(&self.env).with("request", Val::Map(MapVal::Lazy(&spec)));

@@ -56,51 +56,21 @@ const AUTHORIZED_TTL: i64 = 300 * SECOND;
 const UNAUTHORIZED_TTL: i64 = 30 * SECOND;
 /// The location of Go's scheme for these kinds, which is part of its error messages.
 const SCHEME: &str = "k8s.io/apiserver/pkg/apis/apiserver/load/load.go:32";
+
 /// Decodes the fields. An empty file is a configuration without authorizers.
 pub(super) fn configuration(
     bytes: &[u8],
     document: Option<&Document>,
 ) -> Result<RawConfiguration, AuthorizationConfigError> {
     let Some(document) = document else { return Ok(RawConfiguration::default()) };
-    let fail = |message: String, path: &str| {
-        let position = Some(document.spans.nearest(path).value);
-        AuthorizationConfigError::load(
-            vec![ConfigProblem { message: message.clone(), position, hint: None }],
-            &message,
-        )
-    };
+    let gvk = api::type_meta::require(&document.value, bytes)
+        .map_err(|error| load_error(document, &error.message, error.field))?;
     let empty = Map::new();
-    let gvk =
-        api::type_meta::require(&document.value, bytes).map_err(|error| fail(error.message, error.field))?;
     let root = document.value.as_map().unwrap_or(&empty);
     let (api_version, kind) = (gvk.api_version(), gvk.kind.as_str());
     let version = api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
-    let other = OTHER_KINDS.iter().find(|(other, _, versions)| {
-        *other == kind && version.is_some_and(|version| versions.contains(&version))
-    });
-    if let Some((_, fields, _)) = other {
-        let unknown: Vec<String> = root
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .filter(|name| !["apiVersion", "kind"].contains(name) && !fields.contains(name))
-            .map(|name| format!("unknown field {}", quote(name)))
-            .collect();
-        // Go decodes the fields before it checks the kind.
-        let message = if unknown.is_empty() {
-            format!("expected {KIND}, got *apiserver.{kind}")
-        } else {
-            format!("strict decoding error: {}", unknown.join(", "))
-        };
-        return Err(fail(message, "kind"));
-    }
     let Some(version) = version.filter(|version| VERSIONS.contains(version) && kind == KIND) else {
-        let message = format!(
-            "no kind {} is registered for version {} in scheme {}",
-            quote(kind),
-            quote(&api_version),
-            quote(SCHEME)
-        );
-        return Err(fail(message, "apiVersion"));
+        return Err(wrong_kind_error(document, root, &api_version, version, kind));
     };
 
     let mut decoder = ConfigDecoder {
@@ -117,36 +87,74 @@ pub(super) fn configuration(
         decoder.mismatches.first()
     };
     if let Some((message, path)) = first {
-        return Err(fail(message.clone(), path));
+        return Err(load_error(document, message, path));
     }
-    let mut problems: Vec<ConfigProblem> = Vec::new();
-    for path in &document.duplicates {
-        let position = Some(document.spans.nearest(path).key);
-        problems.push(ConfigProblem {
-            message: format!("duplicate field {}", quote(path)),
-            position,
-            hint: None,
-        });
-    }
-    let duplicates = problems.len();
-    for path in decoder.unknown {
-        let position = Some(document.spans.nearest(&path).key);
-        problems.push(ConfigProblem {
-            message: format!("unknown field {}", quote(&path)),
-            position,
-            hint: None,
-        });
-    }
+    check_strict(document, &decoder.unknown)?;
+    Ok(configuration)
+}
+
+/// An error at the value of a field.
+fn load_error(document: &Document, message: &str, path: &str) -> AuthorizationConfigError {
+    let position = Some(document.spans.nearest(path).value);
+    let problem = ConfigProblem { message: message.to_owned(), position, hint: None };
+    AuthorizationConfigError::load(vec![problem], message)
+}
+
+/// The error of a file with another kind. `version` is set if the kind is of the right group.
+fn wrong_kind_error(
+    document: &Document,
+    root: &Map,
+    api_version: &str,
+    version: Option<&str>,
+    kind: &str,
+) -> AuthorizationConfigError {
+    let other = OTHER_KINDS.iter().find(|(other, _, versions)| {
+        *other == kind && version.is_some_and(|version| versions.contains(&version))
+    });
+    let Some((_, fields, _)) = other else {
+        let message = format!(
+            "no kind {} is registered for version {} in scheme {}",
+            quote(kind),
+            quote(api_version),
+            quote(SCHEME)
+        );
+        return load_error(document, &message, "apiVersion");
+    };
+    let unknown: Vec<String> = root
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .filter(|name| !["apiVersion", "kind"].contains(name) && !fields.contains(name))
+        .map(|name| format!("unknown field {}", quote(name)))
+        .collect();
+    // Go decodes the fields before it checks the kind.
+    let message = if unknown.is_empty() {
+        format!("expected {KIND}, got *apiserver.{kind}")
+    } else {
+        format!("strict decoding error: {}", unknown.join(", "))
+    };
+    load_error(document, &message, "kind")
+}
+
+/// Fails if the file has duplicate or unknown fields.
+fn check_strict(document: &Document, unknown: &[String]) -> Result<(), AuthorizationConfigError> {
+    let problem = |what: &str, path: &str| ConfigProblem {
+        message: format!("{what} field {}", quote(path)),
+        position: Some(document.spans.nearest(path).key),
+        hint: None,
+    };
+    let duplicates = document.duplicates.iter().map(|path| problem("duplicate", path));
+    let problems: Vec<ConfigProblem> =
+        duplicates.chain(unknown.iter().map(|path| problem("unknown", path))).collect();
     // Duplicate keys in YAML are reported in the words of Go's YAML parser.
     let words: Vec<String> = match &document.strict {
         Some(strict) => {
-            let unknown = problems.iter().skip(duplicates).map(|problem| problem.message.clone());
-            std::iter::once(strict.clone()).chain(unknown).collect()
+            let unknown = problems.iter().skip(document.duplicates.len());
+            std::iter::once(strict.clone()).chain(unknown.map(|problem| problem.message.clone())).collect()
         }
         None => problems.iter().map(|problem| problem.message.clone()).collect(),
     };
     if words.is_empty() {
-        return Ok(configuration);
+        return Ok(());
     }
     Err(AuthorizationConfigError::load(problems, &format!("strict decoding error: {}", words.join(", "))))
 }

@@ -1,4 +1,4 @@
-//! Builds a [`Configuration`] from flags.
+//! Builds an [`AuthorizationConfiguration`] from flags.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use api::field::quote;
 
 use crate::conditions::Conditions;
 use crate::config::{
-    AuthorizerType, Configuration, ConfiguredAuthorizer, FailurePolicy, ReviewVersion, WebhookConfiguration,
+    AuthorizationConfiguration, AuthorizerType, ConfiguredAuthorizer, FailurePolicy,
+    SubjectAccessReviewVersion, WebhookConfiguration,
 };
 
 /// The name of the webhook that flags configure.
@@ -42,7 +43,7 @@ impl Default for Flags {
 
 impl Flags {
     /// The configuration, or all errors in kube-apiserver's words.
-    pub fn configuration(&self) -> Result<Configuration, Vec<String>> {
+    pub fn configuration(&self) -> Result<AuthorizationConfiguration, Vec<String>> {
         let mut errors = Vec::new();
         if self.modes.is_empty() {
             errors.push("at least one authorization-mode must be passed".to_owned());
@@ -73,8 +74,8 @@ impl Flags {
                 .push(format!("authorization-mode [{}] has mode specified more than once", modes.join(" ")));
         }
         let version = match self.webhook_version.as_str() {
-            "v1" => Some(ReviewVersion::V1),
-            "v1beta1" => Some(ReviewVersion::V1Beta1),
+            "v1" => Some(SubjectAccessReviewVersion::V1),
+            "v1beta1" => Some(SubjectAccessReviewVersion::V1Beta1),
             other => {
                 // kube-apiserver checks this only if everything else is valid.
                 if has(AuthorizerType::Webhook) && errors.is_empty() {
@@ -107,6 +108,6 @@ impl Flags {
             _ => ConfiguredAuthorizer { kind, name: kind.step_name(), webhook: None },
         };
         let kinds = self.modes.iter().filter_map(|mode| AuthorizerType::parse(mode));
-        Ok(Configuration { authorizers: kinds.map(authorizer).collect() })
+        Ok(AuthorizationConfiguration { authorizers: kinds.map(authorizer).collect() })
     }
 }

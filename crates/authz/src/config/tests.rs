@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::conditions::{CompileError, Condition, ConditionInput, ConditionsResult};
+use crate::conditions::{AuthorizerMatchCondition, ConditionCompileError, ConditionInput, ConditionsResult};
 use expect_test::{Expect, expect};
 
 /// Compiles only expressions that begin with the word `true`, `false` or `fail`.
@@ -11,16 +11,16 @@ struct Fake;
 
 struct Fixed(String);
 
-impl Compiler for Fake {
-    fn compile(&self, expression: &str) -> Result<Arc<dyn Condition>, CompileError> {
+impl ConditionCompiler for Fake {
+    fn compile(&self, expression: &str) -> Result<Arc<dyn AuthorizerMatchCondition>, ConditionCompileError> {
         match expression.split_whitespace().next() {
             Some("true" | "false" | "fail") => Ok(Arc::new(Fixed(expression.to_owned()))),
-            _ => Err(CompileError::Invalid("compilation failed: no".to_owned())),
+            _ => Err(ConditionCompileError::Invalid("compilation failed: no".to_owned())),
         }
     }
 }
 
-impl Condition for Fixed {
+impl AuthorizerMatchCondition for Fixed {
     fn evaluate(&self, _: &ConditionInput<'_>) -> Result<bool, String> {
         match self.0.split_whitespace().next() {
             Some("true") => Ok(true),
@@ -34,7 +34,10 @@ impl Condition for Fixed {
     }
 }
 
-fn read(text: &str, required: &[AuthorizerType]) -> Result<Configuration, AuthorizationConfigError> {
+fn read(
+    text: &str,
+    required: &[AuthorizerType],
+) -> Result<AuthorizationConfiguration, AuthorizationConfigError> {
     let kubeconfig = |path: &str| {
         if path == "/gone" {
             Err("error loading file: stat /gone: no such file or directory".to_owned())
@@ -390,7 +393,7 @@ fn flags_mean_a_chain_too() {
     assert_eq!(names(&webhook), ["default", "alwaysdeny"]);
     let configuration = webhook.configuration().unwrap();
     let hook = configuration.authorizers[0].webhook.as_ref().unwrap();
-    assert_eq!((hook.version, hook.authorized_ttl), (ReviewVersion::V1Beta1, None));
+    assert_eq!((hook.version, hook.authorized_ttl), (SubjectAccessReviewVersion::V1Beta1, None));
     let errors = |flags: Flags| flags.configuration().map(|_| ()).unwrap_err().join("; ");
     expect!["at least one authorization-mode must be passed"].assert_eq(&errors(flags(&[])));
     expect![[r#"authorization-mode "rbac" is not a valid mode; authorization-mode ABAC's authorization policy file not passed; authorization-mode Webhook's authorization config file not passed; authorization-mode ["rbac" "ABAC" "Webhook" "RBAC" "RBAC"] has mode specified more than once"#]]

@@ -9,12 +9,13 @@ use api::time::format_duration;
 use value::yaml::Spans;
 use value::{Path, Str, Value, write};
 
-use crate::conditions::{CompileError, Condition, Conditions};
+use crate::conditions::{AuthorizerMatchCondition, ConditionCompileError, Conditions};
 use crate::config::decode::{RawAuthorizer, RawConfiguration, RawWebhook};
 use crate::config::flags::WEBHOOK_NAME;
 use crate::config::{
-    AuthorizationConfigError, AuthorizerType, CheckedConfiguration, ConfigProblem, Configuration,
-    ConfiguredAuthorizer, Environment, FailurePolicy, ReviewVersion, WebhookConfiguration,
+    AuthorizationConfigError, AuthorizationConfiguration, AuthorizerType, CheckedConfiguration,
+    ConfigProblem, ConfiguredAuthorizer, Environment, FailurePolicy, SubjectAccessReviewVersion,
+    WebhookConfiguration,
 };
 
 /// The `connectionInfo.type` for a webhook behind the server's own API, which is not supported here.
@@ -59,7 +60,7 @@ pub(super) fn configuration(
         hint: Some(hint),
     };
     let warnings = check.warnings.into_iter().map(warning).collect();
-    Ok(CheckedConfiguration { configuration: Configuration { authorizers }, warnings })
+    Ok(CheckedConfiguration { configuration: AuthorizationConfiguration { authorizers }, warnings })
 }
 
 /// Rules about names and required types, which kube-apiserver checks separately.
@@ -212,83 +213,14 @@ impl ConfigValidator<'_> {
         }
     }
 
-    /// kube-apiserver omits `webhook` from these paths.
+    /// kube-apiserver omits `webhook` from the paths in the errors of these fields.
     fn webhook(&mut self, path: &Path, raw: &RawWebhook) -> Option<WebhookConfiguration> {
-        let real = path.field("webhook");
         let before = self.errors.len();
-        for (field, cache) in &raw.zero_ttls {
-            let (used, flag) = if *field == "authorizedTTL" {
-                (raw.authorized_ttl, "authorization-webhook-cache-authorized-ttl")
-            } else {
-                (raw.unauthorized_ttl, "authorization-webhook-cache-unauthorized-ttl")
-            };
-            self.warnings.push((
-                format!("{real}.{field}"),
-                format!(
-                    "{}: 0s is the default of {}, it does not turn caching off",
-                    path.field(*field),
-                    format_duration(used)
-                ),
-                format!("`{cache}: false` turns it off; only the flag --{flag} takes 0s for that"),
-            ));
-        }
-        let mut fail = |error: FieldError, field: &str| {
-            self.errors.push(ConfigViolation {
-                error,
-                path: format!("{real}.{field}"),
-                hint: None,
-                ours: false,
-            });
-        };
-        if raw.timeout == 0 {
-            fail(FieldError::required(&path.field("timeout"), ""), "timeout");
-        } else if raw.timeout > MAX_TIMEOUT || raw.timeout < 0 {
-            let shown = format_duration(raw.timeout);
-            fail(FieldError::invalid(&path.field("timeout"), shown, "must be > 0s and <= 30s"), "timeout");
-        }
-        for (field, ttl) in [("authorizedTTL", raw.authorized_ttl), ("unauthorizedTTL", raw.unauthorized_ttl)]
-        {
-            if ttl < 0 {
-                fail(FieldError::invalid(&path.field(field), format_duration(ttl), "must be > 0s"), field);
-            }
-        }
-        let field = "subjectAccessReviewVersion";
-        let version = match raw.review_version.as_str() {
-            "v1" => Some(ReviewVersion::V1),
-            "v1beta1" => Some(ReviewVersion::V1Beta1),
-            "" => {
-                fail(FieldError::required(&path.field(field), ""), field);
-                None
-            }
-            other => {
-                fail(FieldError::not_supported(&path.field(field), other, &["v1", "v1beta1"]), field);
-                None
-            }
-        };
-        let field = "matchConditionSubjectAccessReviewVersion";
-        match raw.condition_version.as_str() {
-            "v1" => {}
-            "" if raw.conditions.is_empty() || self.alpha => {}
-            "" => {
-                let detail = "required if match conditions are specified";
-                fail(FieldError::required(&path.field(field), detail), field);
-            }
-            other => fail(FieldError::not_supported(&path.field(field), other, &["v1"]), field),
-        }
-        let field = "failurePolicy";
-        let failure_policy = match raw.failure_policy.as_str() {
-            "NoOpinion" => Some(FailurePolicy::NoOpinion),
-            "Deny" => Some(FailurePolicy::Deny),
-            "" if self.alpha => Some(FailurePolicy::NoOpinion),
-            "" => {
-                fail(FieldError::required(&path.field(field), ""), field);
-                None
-            }
-            other => {
-                fail(FieldError::not_supported(&path.field(field), other, &["NoOpinion", "Deny"]), field);
-                None
-            }
-        };
+        self.warn_of_zero_ttls(path, raw);
+        self.durations(path, raw);
+        let version = self.review_version(path, raw);
+        self.condition_version(path, raw);
+        let failure_policy = self.failure_policy(path, raw);
         let kubeconfig = self.connection(path, raw);
         let conditions = self.conditions(path, &raw.conditions);
         if self.errors.len() > before {
@@ -304,6 +236,84 @@ impl ConfigValidator<'_> {
             kubeconfig: kubeconfig?,
             conditions: Conditions::new(conditions),
         })
+    }
+
+    fn warn_of_zero_ttls(&mut self, path: &Path, raw: &RawWebhook) {
+        for (field, cache) in &raw.zero_ttls {
+            let (used, flag) = if *field == "authorizedTTL" {
+                (raw.authorized_ttl, "authorization-webhook-cache-authorized-ttl")
+            } else {
+                (raw.unauthorized_ttl, "authorization-webhook-cache-unauthorized-ttl")
+            };
+            self.warnings.push((
+                format!("{}.{field}", path.field("webhook")),
+                format!(
+                    "{}: 0s is the default of {}, it does not turn caching off",
+                    path.field(*field),
+                    format_duration(used)
+                ),
+                format!("`{cache}: false` turns it off; only the flag --{flag} takes 0s for that"),
+            ));
+        }
+    }
+
+    fn durations(&mut self, path: &Path, raw: &RawWebhook) {
+        let field = "timeout";
+        if raw.timeout == 0 {
+            self.webhook_error(path, field, FieldError::required(&path.field(field), ""));
+        } else if raw.timeout > MAX_TIMEOUT || raw.timeout < 0 {
+            let shown = format_duration(raw.timeout);
+            let error = FieldError::invalid(&path.field(field), shown, "must be > 0s and <= 30s");
+            self.webhook_error(path, field, error);
+        }
+        for (field, ttl) in [("authorizedTTL", raw.authorized_ttl), ("unauthorizedTTL", raw.unauthorized_ttl)]
+        {
+            if ttl < 0 {
+                let error = FieldError::invalid(&path.field(field), format_duration(ttl), "must be > 0s");
+                self.webhook_error(path, field, error);
+            }
+        }
+    }
+
+    fn review_version(&mut self, path: &Path, raw: &RawWebhook) -> Option<SubjectAccessReviewVersion> {
+        let field = "subjectAccessReviewVersion";
+        let error = match raw.review_version.as_str() {
+            "v1" => return Some(SubjectAccessReviewVersion::V1),
+            "v1beta1" => return Some(SubjectAccessReviewVersion::V1Beta1),
+            "" => FieldError::required(&path.field(field), ""),
+            other => FieldError::not_supported(&path.field(field), other, &["v1", "v1beta1"]),
+        };
+        self.webhook_error(path, field, error);
+        None
+    }
+
+    fn condition_version(&mut self, path: &Path, raw: &RawWebhook) {
+        let field = "matchConditionSubjectAccessReviewVersion";
+        let error = match raw.condition_version.as_str() {
+            "v1" => return,
+            "" if raw.conditions.is_empty() || self.alpha => return,
+            "" => FieldError::required(&path.field(field), "required if match conditions are specified"),
+            other => FieldError::not_supported(&path.field(field), other, &["v1"]),
+        };
+        self.webhook_error(path, field, error);
+    }
+
+    fn failure_policy(&mut self, path: &Path, raw: &RawWebhook) -> Option<FailurePolicy> {
+        let field = "failurePolicy";
+        let error = match raw.failure_policy.as_str() {
+            "NoOpinion" => return Some(FailurePolicy::NoOpinion),
+            "Deny" => return Some(FailurePolicy::Deny),
+            "" if self.alpha => return Some(FailurePolicy::NoOpinion),
+            "" => FieldError::required(&path.field(field), ""),
+            other => FieldError::not_supported(&path.field(field), other, &["NoOpinion", "Deny"]),
+        };
+        self.webhook_error(path, field, error);
+        None
+    }
+
+    fn webhook_error(&mut self, path: &Path, field: &str, error: FieldError) {
+        let path = format!("{}.{field}", path.field("webhook"));
+        self.errors.push(ConfigViolation { error, path, hint: None, ours: false });
     }
 
     fn connection(&mut self, path: &Path, raw: &RawWebhook) -> Option<Str> {
@@ -365,7 +375,7 @@ impl ConfigValidator<'_> {
         None
     }
 
-    fn conditions(&mut self, path: &Path, expressions: &[Str]) -> Vec<Arc<dyn Condition>> {
+    fn conditions(&mut self, path: &Path, expressions: &[Str]) -> Vec<Arc<dyn AuthorizerMatchCondition>> {
         let shown = path.field("matchConditions");
         let real = path.field("webhook").field("matchConditions");
         let mut conditions = Vec::new();
@@ -387,13 +397,13 @@ impl ConfigValidator<'_> {
                         conditions.push(condition);
                         continue;
                     }
-                    Err(CompileError::Invalid(detail)) => {
+                    Err(ConditionCompileError::Invalid(detail)) => {
                         hint = expression
                             .contains("request.user.groups")
                             .then(|| "the groups are request.groups; request.user is a string".to_owned());
                         FieldError::invalid(&field, expression.clone(), detail)
                     }
-                    Err(CompileError::Internal(detail)) => FieldError::internal(&field, detail),
+                    Err(ConditionCompileError::Internal(detail)) => FieldError::internal(&field, detail),
                 }
             };
             let path = real.index(i).field("expression").to_string();

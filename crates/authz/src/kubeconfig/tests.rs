@@ -15,8 +15,8 @@ fn refused(text: &str, expected: &Expect) {
 }
 
 /// Parses a kubeconfig; all files exist except `nope`.
-fn parse(text: &str) -> Result<Connection, KubeconfigError> {
-    Connection::parse(text.as_bytes(), &|path| {
+fn parse(text: &str) -> Result<KubeconfigConnection, KubeconfigError> {
+    KubeconfigConnection::parse(text.as_bytes(), &|path| {
         let there = if path == "nope" {
             Err(format!("open /there/{path}: no such file or directory"))
         } else {
@@ -34,12 +34,12 @@ fn the_current_context_says_where_and_as_whom() {
     );
     let connection = parse(&text).unwrap();
     assert_eq!(connection.server, "https://a/b");
-    assert_eq!(connection.certificate_authority, Some(Material::File("/ca".into())));
+    assert_eq!(connection.certificate_authority, Some(PemSource::File("/ca".into())));
     assert_eq!(
         connection.certificate,
-        Some((Material::Inline(b"a".to_vec()), Material::File("key.pem".into())))
+        Some((PemSource::Inline(b"a".to_vec()), PemSource::File("key.pem".into())))
     );
-    assert_eq!(connection.credential, Credential::TokenFile("/t".into()));
+    assert_eq!(connection.credential, KubeconfigCredential::TokenFile("/t".into()));
     assert_eq!(connection.server_name, "name.test");
 }
 
@@ -51,7 +51,7 @@ fn no_secret_is_printed() {
     assert!(!shown.contains("topsecret") && !shown.contains("116, 111"), "{shown}");
     let basic = config("{server: s}", "{username: a, password: topsecret}");
     let connection = parse(&basic).unwrap();
-    assert_eq!(connection.credential, Credential::Basic("a".into(), "topsecret".into()));
+    assert_eq!(connection.credential, KubeconfigCredential::Basic("a".into(), "topsecret".into()));
     assert!(!format!("{connection:?}").contains("topsecret"));
 }
 
@@ -112,6 +112,6 @@ fn what_is_missing_or_cannot_be_used_is_said_in_the_words_of_kubernetes() {
 #[test]
 fn a_missing_user_and_a_key_without_certificate_are_anonymous() {
     let missing_user = config("{server: s}", "{}").replace("name: u,", "name: v,");
-    assert_eq!(parse(&missing_user).unwrap().credential, Credential::None);
+    assert_eq!(parse(&missing_user).unwrap().credential, KubeconfigCredential::None);
     assert_eq!(parse(&config("{server: s}", "{client-key: k}")).unwrap().certificate, None);
 }

@@ -1,4 +1,4 @@
-//! [`Graph`]: which node needs which object.
+//! [`NodeGraph`]: which node needs which object.
 //!
 //! A pod bound to a node needs itself, its service account, and the secrets, config maps and claims that it
 //! refers to. A claim's volume and the secrets of that volume are needed wherever the claim is. Volume
@@ -60,7 +60,7 @@ impl GraphKind {
 
 /// Shared: requests read it while the write path updates it.
 #[derive(Default)]
-pub struct Graph {
+pub struct NodeGraph {
     state: RwLock<GraphState>,
 }
 
@@ -84,7 +84,7 @@ struct GraphVolume {
     secrets: Vec<(Str, Str)>,
 }
 
-impl Graph {
+impl NodeGraph {
     /// Applies a change. `old` is `None` for a creation, `new` for a deletion.
     pub fn apply(&self, kind: GraphKind, old: Option<&Value>, new: Option<&Value>) {
         let Some(object) = new.or(old) else { return };
@@ -128,7 +128,7 @@ impl Graph {
     }
 }
 
-impl fmt::Debug for Graph {
+impl fmt::Debug for NodeGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         write!(f, "Graph({} objects)", state.needed.len())

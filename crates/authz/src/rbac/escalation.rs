@@ -26,14 +26,13 @@ pub async fn check_role(
     index: &RbacIndex,
     user: &User,
     namespace: &str,
-    name: &str,
     old: Option<&Value>,
     new: &Value,
 ) -> Result<(), Status> {
     let resource = if namespace.is_empty() { "clusterroles" } else { "roles" };
     let escalate = AuthorizationAttributes::resource("escalate", super::GROUP, resource)
         .in_namespace(namespace)
-        .named(name);
+        .named(meta::name(new));
     if user.is_in(names::MASTERS) || allowed(chain, user, &escalate).await || changes_only_gc_fields(old, new)
     {
         return Ok(());

@@ -72,7 +72,7 @@ type BoundRoles = BTreeMap<RoleRef, BTreeSet<Str>>;
 
 /// The binding that allowed a request. Formats as the reason in reviews.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Granted {
+pub struct AllowingBinding {
     /// Empty for a ClusterRoleBinding.
     namespace: Str,
     binding: Str,
@@ -258,11 +258,11 @@ impl IndexState {
         }
     }
 
-    fn granted(&self, user: &User, scope: &str, role: &RoleRef, bindings: &BTreeSet<Str>) -> Granted {
+    fn granted(&self, user: &User, scope: &str, role: &RoleRef, bindings: &BTreeSet<Str>) -> AllowingBinding {
         let binding = bindings.first().cloned().unwrap_or_default();
         let subjects = self.scopes.get(scope).and_then(|s| s.bindings.get(&binding)).map(|b| &b.subjects);
         let subject = subjects.and_then(|subjects| subjects.iter().find(|s| s.is(user, scope)));
-        Granted {
+        AllowingBinding {
             namespace: scope.into(),
             binding,
             role: role.clone(),
@@ -309,9 +309,9 @@ fn unbind(subjects: &mut HashMap<Str, BoundRoles>, subject: &Str, role: &RoleRef
     }
 }
 
-impl fmt::Display for Granted {
+impl fmt::Display for AllowingBinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Granted { namespace, binding, role, subject } = self;
+        let AllowingBinding { namespace, binding, role, subject } = self;
         if namespace.is_empty() {
             write!(f, "ClusterRoleBinding {} of {role} to {subject}", quote(binding))
         } else {

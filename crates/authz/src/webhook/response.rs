@@ -1,9 +1,9 @@
 //! Decodes a webhook's response, with the error messages of Kubernetes' client.
 
 use api::field::quote;
-use value::{Str, Value, json, yaml};
+use value::{Map, Str, Value, json, yaml};
 
-use crate::config::ReviewVersion;
+use crate::config::SubjectAccessReviewVersion;
 use crate::decision::{AuthorizerDecision, Decision, DecisionReason};
 use crate::webhook::review::api_version;
 
@@ -82,7 +82,7 @@ impl WebhookFailure {
 
 pub(super) fn decode_verdict(
     sent: Result<WebhookResponse, SendError>,
-    version: ReviewVersion,
+    version: SubjectAccessReviewVersion,
 ) -> Result<ReviewVerdict, WebhookFailure> {
     read(&decode_object(sent)?, version)
 }
@@ -142,7 +142,22 @@ const KNOWN: [&str; 8] = [
     "rbac.authorization.k8s.io/v1",
 ];
 
-fn read(object: &Value, version: ReviewVersion) -> Result<ReviewVerdict, WebhookFailure> {
+fn read(object: &Value, version: SubjectAccessReviewVersion) -> Result<ReviewVerdict, WebhookFailure> {
+    let expected = api_version(version);
+    check_type(object, expected)?;
+    match object.get("status") {
+        None | Some(Value::Null) => Err(malformed_response("status is missing", expected)),
+        Some(Value::Map(status)) => read_status(status, expected),
+        Some(other) => {
+            let version = expected.rsplit('/').next().unwrap_or_default();
+            let status = format!("{version}.SubjectAccessReviewStatus");
+            Err(unmarshal_failure(other, "SubjectAccessReview", "status", &status))
+        }
+    }
+}
+
+/// Fails if the object is not a SubjectAccessReview of the `expected` apiVersion.
+fn check_type(object: &Value, expected: &str) -> Result<(), WebhookFailure> {
     let malformed = |kind: &str, target: String| {
         WebhookFailure::new(format!(
             "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go {target}"
@@ -156,12 +171,11 @@ fn read(object: &Value, version: ReviewVersion) -> Result<ReviewVerdict, Webhook
         Some(Value::String(text)) => Ok(text.as_str()),
         Some(other) => Err(malformed(other.json_type(), format!("struct field .{field} of type string"))),
     };
-    let wanted = api_version(version);
     let (given, kind) = (meta("apiVersion")?, meta("kind")?);
     if (given, kind) == ("v1", "Status") {
         let message = object.str_at(&["message"]).unwrap_or_default();
         return Err(match object.str_at(&["status"]) {
-            Some("Success") => malformed_response("it is a Status and has no decision", wanted),
+            Some("Success") => malformed_response("it is a Status and has no decision", expected),
             _ => WebhookFailure::new(message),
         });
     }
@@ -176,12 +190,12 @@ fn read(object: &Value, version: ReviewVersion) -> Result<ReviewVerdict, Webhook
             _ => "kind is missing",
         };
         let allows = object.at(&["status", "allowed"]).and_then(Value::as_bool) == Some(true);
-        return Err(WebhookFailure { is_undecided: !allows, ..malformed_response(missing, wanted) });
+        return Err(WebhookFailure { is_undecided: !allows, ..malformed_response(missing, expected) });
     }
-    if !is_untyped && (given, kind) != (wanted, "SubjectAccessReview") {
+    if !is_untyped && (given, kind) != (expected, "SubjectAccessReview") {
         let short = |api_version: &str| api_version.rsplit('/').next().unwrap_or_default().to_owned();
         return Err(WebhookFailure::new(if KNOWN.contains(&given) {
-            let (from, to) = (short(given), short(wanted));
+            let (from, to) = (short(given), short(expected));
             format!("converting ({from}.{kind}) to ({to}.SubjectAccessReview): unknown conversion")
         } else {
             format!(
@@ -192,39 +206,35 @@ fn read(object: &Value, version: ReviewVersion) -> Result<ReviewVerdict, Webhook
             )
         }));
     }
-    let wrong = |value: &Value, owner: &str, path: &str, wanted: &str| {
-        WebhookFailure::new(format!(
-            "json: cannot unmarshal {} into Go struct field {owner}.{path} of type {wanted}",
-            value.json_type()
-        ))
+    Ok(())
+}
+
+fn read_status(status: &Map, expected: &str) -> Result<ReviewVerdict, WebhookFailure> {
+    const OWNER: &str = "SubjectAccessReviewStatus";
+    let flag = |field: &str| match status.get(field) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(other) => Err(unmarshal_failure(other, OWNER, &format!("status.{field}"), "bool")),
     };
-    match object.get("status") {
-        None | Some(Value::Null) => Err(malformed_response("status is missing", wanted)),
-        Some(Value::Map(status)) => {
-            const OWNER: &str = "SubjectAccessReviewStatus";
-            let flag = |field: &str| match status.get(field) {
-                None | Some(Value::Null) => Ok(false),
-                Some(Value::Bool(flag)) => Ok(*flag),
-                Some(other) => Err(wrong(other, OWNER, &format!("status.{field}"), "bool")),
-            };
-            let reason = match status.get("reason") {
-                None | Some(Value::Null) => Str::default(),
-                Some(Value::String(text)) => text.clone(),
-                Some(other) => return Err(wrong(other, OWNER, "status.reason", "string")),
-            };
-            let decode_verdict = ReviewVerdict { allowed: flag("allowed")?, denied: flag("denied")?, reason };
-            // `allowed` is required, but a deny is unambiguous without it.
-            if !decode_verdict.denied && status.get("allowed").is_none_or(Value::is_null) {
-                return Err(malformed_response("status.allowed is missing", wanted));
-            }
-            Ok(decode_verdict)
-        }
-        Some(other) => {
-            let wanted =
-                format!("{}.SubjectAccessReviewStatus", wanted.rsplit('/').next().unwrap_or_default());
-            Err(wrong(other, "SubjectAccessReview", "status", &wanted))
-        }
+    let reason = match status.get("reason") {
+        None | Some(Value::Null) => Str::default(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => return Err(unmarshal_failure(other, OWNER, "status.reason", "string")),
+    };
+    let verdict = ReviewVerdict { allowed: flag("allowed")?, denied: flag("denied")?, reason };
+    // `allowed` is required, but a deny is unambiguous without it.
+    if !verdict.denied && status.get("allowed").is_none_or(Value::is_null) {
+        return Err(malformed_response("status.allowed is missing", expected));
     }
+    Ok(verdict)
+}
+
+/// The error of Go's decoder for a value of another type.
+fn unmarshal_failure(value: &Value, owner: &str, path: &str, expected: &str) -> WebhookFailure {
+    WebhookFailure::new(format!(
+        "json: cannot unmarshal {} into Go struct field {owner}.{path} of type {expected}",
+        value.json_type()
+    ))
 }
 
 /// A malformed response (KEP-3221): the failure policy decides.
@@ -257,11 +267,11 @@ fn status_failure(response: &WebhookResponse) -> WebhookFailure {
     }
     let is_text = response.content_type.is_empty() || response.content_type.starts_with("text/");
     let body = String::from_utf8_lossy(&response.body);
-    let said = if is_text { body.trim() } else { "unknown" };
+    let shown = if is_text { body.trim() } else { "unknown" };
     let message = match response.status {
         400 => "the server rejected our request for an unknown reason".to_owned(),
         401 => "the server has asked for the client to provide credentials".to_owned(),
-        403 | 406 | 415 => said.to_owned(),
+        403 | 406 | 415 => shown.to_owned(),
         404 => "the server could not find the requested resource".to_owned(),
         405 => "the server does not allow this method on the requested resource".to_owned(),
         409 => "the server reported a conflict".to_owned(),
@@ -270,7 +280,7 @@ fn status_failure(response: &WebhookResponse) -> WebhookFailure {
         503 => "the server is currently unable to handle the request".to_owned(),
         504 => "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
         code if code >= 500 => {
-            format!("an error on the server ({}) has prevented the request from succeeding", quote(said))
+            format!("an error on the server ({}) has prevented the request from succeeding", quote(shown))
         }
         code => format!("the server responded with the status code {code} but did not return more information"),
     };

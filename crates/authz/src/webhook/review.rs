@@ -5,17 +5,21 @@ use value::{Map, Str, Value, write};
 
 use crate::attributes::AuthorizationAttributes;
 use crate::conditions::selector;
-use crate::config::ReviewVersion;
+use crate::config::SubjectAccessReviewVersion;
 
 /// The `spec` of the review, without empty fields. Its text is the key of the cache.
-pub(super) fn spec(user: &User, attributes: &AuthorizationAttributes, version: ReviewVersion) -> Value {
+pub(super) fn spec(
+    user: &User,
+    attributes: &AuthorizationAttributes,
+    version: SubjectAccessReviewVersion,
+) -> Value {
     let strings = |list: &[Str]| Value::List(list.iter().cloned().map(Value::String).collect());
     let mut out = Map::with_capacity(5);
     if !user.extra.is_empty() {
         out.insert("extra", Value::Map(user.extra.iter().map(|(k, v)| (k.clone(), strings(v))).collect()));
     }
     if !user.groups.is_empty() {
-        let field = if version == ReviewVersion::V1 { "groups" } else { "group" };
+        let field = if version == SubjectAccessReviewVersion::V1 { "groups" } else { "group" };
         out.insert(field, strings(&user.groups));
     }
     let texts = |fields: &[(&'static str, &Str)]| -> Map {
@@ -51,7 +55,7 @@ pub(super) fn spec(user: &User, attributes: &AuthorizationAttributes, version: R
     Value::Map(out)
 }
 
-pub(super) fn body(spec: Value, version: ReviewVersion) -> Vec<u8> {
+pub(super) fn body(spec: Value, version: SubjectAccessReviewVersion) -> Vec<u8> {
     let mut out = Map::with_capacity(5);
     out.insert("apiVersion", api_version(version));
     out.insert("kind", "SubjectAccessReview");
@@ -61,9 +65,9 @@ pub(super) fn body(spec: Value, version: ReviewVersion) -> Vec<u8> {
     write::to_vec(&Value::Map(out))
 }
 
-pub(super) fn api_version(version: ReviewVersion) -> &'static str {
+pub(super) fn api_version(version: SubjectAccessReviewVersion) -> &'static str {
     match version {
-        ReviewVersion::V1 => "authorization.k8s.io/v1",
-        ReviewVersion::V1Beta1 => "authorization.k8s.io/v1beta1",
+        SubjectAccessReviewVersion::V1 => "authorization.k8s.io/v1",
+        SubjectAccessReviewVersion::V1Beta1 => "authorization.k8s.io/v1beta1",
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::conditions::{Condition, ConditionInput};
+use crate::conditions::{AuthorizerMatchCondition, ConditionInput};
 use crate::observe::NoObserver;
-use crate::{Authorizer, AuthorizerChain, ChainStep, Denial, Selector};
+use crate::{Authorizer, AuthorizerChain, ChainStep, Denial, SelectorAttributes};
 
 /// Responds from a list and records reviews and pauses. The test advances the clock.
 struct Fake {
@@ -98,7 +98,7 @@ fn configuration() -> WebhookConfiguration {
         authorized_ttl: Some(Duration::from_mins(5)),
         unauthorized_ttl: Some(Duration::from_secs(30)),
         timeout: Duration::from_secs(3),
-        version: ReviewVersion::V1,
+        version: SubjectAccessReviewVersion::V1,
         failure_policy: FailurePolicy::NoOpinion,
         kubeconfig: "/k".into(),
         conditions: Conditions::default(),
@@ -124,12 +124,15 @@ fn pods() -> AuthorizationAttributes {
 fn a_review_says_who_wants_what() {
     let sender = Fake::new([allow(), allow(), allow()]);
     let v1 = webhook(&sender, &configuration());
-    let beta = webhook(&sender, &WebhookConfiguration { version: ReviewVersion::V1Beta1, ..configuration() });
+    let beta = webhook(
+        &sender,
+        &WebhookConfiguration { version: SubjectAccessReviewVersion::V1Beta1, ..configuration() },
+    );
     let mut attributes = pods();
-    attributes.labels = Selector {
+    attributes.labels = SelectorAttributes {
         requirements: vec![crate::Requirement {
             key: "app".into(),
-            operator: crate::Operator::Exists,
+            operator: crate::SelectorOperator::Exists,
             values: vec![],
         }],
         error: None,
@@ -424,7 +427,7 @@ fn when_the_first_to_ask_goes_away_the_next_asks_again() {
 /// A condition with a fixed result.
 struct Fixed(Result<bool, String>);
 
-impl Condition for Fixed {
+impl AuthorizerMatchCondition for Fixed {
     fn evaluate(&self, _: &ConditionInput<'_>) -> Result<bool, String> {
         self.0.clone()
     }

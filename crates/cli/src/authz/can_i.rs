@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use authn::{User, names};
 use authz::config::{
-    AuthorizerType, Configuration, ConfiguredAuthorizer, ReviewVersion, WebhookConfiguration,
+    AuthorizationConfiguration, AuthorizerType, ConfiguredAuthorizer, SubjectAccessReviewVersion,
+    WebhookConfiguration,
 };
 use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookResponse};
 use authz::{
-    AuthorizationAttributes, AuthorizerDecision, ConditionsResult, Decision, NoObserver, Selector,
+    AuthorizationAttributes, AuthorizerDecision, ConditionsResult, Decision, NoObserver, SelectorAttributes,
     SharedAuthorizers, assemble,
 };
 use value::Str;
@@ -79,7 +80,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode> {
     let (user, attributes) = (user(args)?, attributes(args));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let evaluation =
-        Evaluation { configuration: &loaded.configuration, sources: &sources, assumed: &assumed };
+        CanIEvaluation { configuration: &loaded.configuration, sources: &sources, assumed: &assumed };
     let result = runtime.block_on(evaluation.run(&user, &attributes, out))?;
     let (answer, code) = match (result.answer.decision, &result.unknown_webhook) {
         (Decision::Allow, None) => ("yes", ExitCode::SUCCESS),
@@ -110,13 +111,13 @@ struct EvaluationResult {
     unknown_webhook: Option<Str>,
 }
 
-struct Evaluation<'a> {
-    configuration: &'a Configuration,
+struct CanIEvaluation<'a> {
+    configuration: &'a AuthorizationConfiguration,
     sources: &'a SharedAuthorizers,
     assumed: &'a [(Str, AssumedResponse)],
 }
 
-impl Evaluation<'_> {
+impl CanIEvaluation<'_> {
     /// Evaluates the authorizers one by one to print each decision, then the whole chain for the result.
     async fn run(
         &self,
@@ -136,7 +137,7 @@ impl Evaluation<'_> {
                     unknown_webhook.get_or_insert(authorizer.name.clone());
                     continue;
                 }
-                let alone = Configuration { authorizers: vec![authorizer.clone()] };
+                let alone = AuthorizationConfiguration { authorizers: vec![authorizer.clone()] };
                 let chain = self.chain(&alone)?;
                 let begun = Instant::now();
                 let answer = chain.decide(user, attributes).await;
@@ -151,7 +152,7 @@ impl Evaluation<'_> {
         Ok(EvaluationResult { answer, unknown_webhook })
     }
 
-    fn chain(&self, configuration: &Configuration) -> Result<authz::AuthorizerChain> {
+    fn chain(&self, configuration: &AuthorizationConfiguration) -> Result<authz::AuthorizerChain> {
         let sender = |name: &str, webhook: &WebhookConfiguration| {
             let response = self.assumption(name).unwrap_or(AssumedResponse::NoOpinion);
             Ok(Arc::new(AssumedWebhook { response, version: webhook.version }) as Arc<dyn ReviewTransport>)
@@ -220,7 +221,10 @@ enum AssumedResponse {
     Fail,
 }
 
-fn assumptions(texts: &[String], configuration: &Configuration) -> Result<Vec<(Str, AssumedResponse)>> {
+fn assumptions(
+    texts: &[String],
+    configuration: &AuthorizationConfiguration,
+) -> Result<Vec<(Str, AssumedResponse)>> {
     let mut all = Vec::new();
     for text in texts {
         let (name, answer) = text.split_once('=').ok_or_else(|| {
@@ -245,7 +249,7 @@ fn assumptions(texts: &[String], configuration: &Configuration) -> Result<Vec<(S
 /// Responds instead of a webhook.
 struct AssumedWebhook {
     response: AssumedResponse,
-    version: ReviewVersion,
+    version: SubjectAccessReviewVersion,
 }
 
 impl ReviewTransport for AssumedWebhook {
@@ -320,10 +324,10 @@ fn attributes(args: &Args) -> AuthorizationAttributes {
     attributes.version =
         found.and_then(|row| row.versions.first()).map_or("*", |version| version.name).into();
     if !args.label_selector.is_empty() {
-        attributes.labels = Selector::of_labels(&args.label_selector);
+        attributes.labels = SelectorAttributes::of_labels(&args.label_selector);
     }
     if !args.field_selector.is_empty() {
-        attributes.fields = Selector::of_fields(&args.field_selector);
+        attributes.fields = SelectorAttributes::of_fields(&args.field_selector);
     }
     attributes
 }

@@ -6,19 +6,19 @@ use std::process::ExitCode;
 use clap::{Args as _, FromArgMatches as _};
 use expect_test::{Expect, expect};
 
-use super::{Args, Task, can_i, load, print_chain};
+use super::{Args, AuthzCommand, can_i, load, print_chain};
 
-/// A folder with a configuration, roles and a kubeconfig.
-struct Folder(tempfile::TempDir);
+/// A directory with a configuration, roles and a kubeconfig.
+struct TestDirectory(tempfile::TempDir);
 
-impl Folder {
+impl TestDirectory {
     fn new() -> Self {
-        let folder = Folder(tempfile::tempdir().unwrap());
-        folder.write(
+        let directory = TestDirectory(tempfile::tempdir().unwrap());
+        directory.write(
             "kubeconfig",
             "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{name: c, cluster: {server: 'https://hook.example/authz'}}]\ncontexts: [{name: x, context: {cluster: c}}]\n",
         );
-        folder.write(
+        directory.write(
             "authz.yaml",
             &format!(
                 r#"
@@ -39,10 +39,10 @@ authorizers:
     - expression: "!('admins' in request.groups)"
 - {{type: RBAC, name: rbac}}
 "#,
-                folder.path("kubeconfig").display()
+                directory.path("kubeconfig").display()
             ),
         );
-        folder.write(
+        directory.write(
             "roles.yaml",
             r"
 apiVersion: rbac.authorization.k8s.io/v1
@@ -61,7 +61,7 @@ items:
   subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: alice}]
 ",
         );
-        folder
+        directory
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -72,19 +72,19 @@ items:
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    fn parse(&self, words: &[&str]) -> Task {
+    fn parse(&self, words: &[&str]) -> AuthzCommand {
         let config = self.path("authz.yaml").display().to_string();
         let (task, rest) = words.split_first().unwrap();
         let command = Args::augment_args(clap::Command::new("authz"));
         let given = ["authz", task, "--config", &config].into_iter().chain(rest.iter().copied());
-        Args::from_arg_matches(&command.get_matches_from(given)).unwrap().task
+        Args::from_arg_matches(&command.get_matches_from(given)).unwrap().command
     }
 
     /// Runs `can-i` with the roles, and shows what it prints, without times and paths.
     fn can_i(&self, words: &[&str], expected: &Expect) -> ExitCode {
         let roles = self.path("roles.yaml").display().to_string();
         let words: Vec<&str> = ["can-i", "-f", &roles].into_iter().chain(words.iter().copied()).collect();
-        let Task::CanI(args) = self.parse(&words) else { panic!() };
+        let AuthzCommand::CanI(args) = self.parse(&words) else { panic!() };
         let mut out = Vec::new();
         let code = can_i::run(&args, &mut out).unwrap();
         let shown = String::from_utf8(out).unwrap();
@@ -100,7 +100,7 @@ items:
     }
 
     fn refused(&self) -> String {
-        let Task::Check(args) = self.parse(&["check"]) else { panic!() };
+        let AuthzCommand::Check(args) = self.parse(&["check"]) else { panic!() };
         let path = self.path("").display().to_string();
         format!("{:#}", load(&args.file).map(|_| ()).unwrap_err()).replace(&path, "")
     }
@@ -108,8 +108,8 @@ items:
 
 #[test]
 fn check_prints_the_authorizer_chain_of_a_valid_file() {
-    let folder = Folder::new();
-    let Task::Check(args) = folder.parse(&["check"]) else { panic!() };
+    let directory = TestDirectory::new();
+    let AuthzCommand::Check(args) = directory.parse(&["check"]) else { panic!() };
     let mut out = Vec::new();
     print_chain(std::path::Path::new("authz.yaml"), &load(&args.file).unwrap().configuration, &mut out)
         .unwrap();
@@ -128,8 +128,8 @@ fn check_prints_the_authorizer_chain_of_a_valid_file() {
 
 #[test]
 fn check_reports_every_problem_with_line_and_column() {
-    let folder = Folder::new();
-    folder.write(
+    let directory = TestDirectory::new();
+    directory.write(
         "authz.yaml",
         "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n- type: Nope\n  name: x\n",
     );
@@ -138,26 +138,26 @@ fn check_reports_every_problem_with_line_and_column() {
         authz.yaml:5:3: authorizers[1].type: Unsupported value: "Nope": supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"
 
         kube-apiserver's message: [authorizers[0].name: Required value, authorizers[1].type: Unsupported value: "Nope": supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"]"#]]
-    .assert_eq(&folder.refused());
+    .assert_eq(&directory.refused());
 }
 
 #[test]
 fn an_unreadable_kubeconfig_is_an_error_unless_kubeconfigs_are_skipped() {
-    let folder = Folder::new();
-    folder.write("kubeconfig", "apiVersion: v1\nkind: Config\ncurrent-context: nope\n");
+    let directory = TestDirectory::new();
+    directory.write("kubeconfig", "apiVersion: v1\nkind: Config\ncurrent-context: nope\n");
     assert!(
-        folder.refused().contains("context was not found for specified context: nope"),
+        directory.refused().contains("context was not found for specified context: nope"),
         "{}",
-        folder.refused()
+        directory.refused()
     );
-    let Task::Check(args) = folder.parse(&["check", "--without-kubeconfigs"]) else { panic!() };
+    let AuthzCommand::Check(args) = directory.parse(&["check", "--without-kubeconfigs"]) else { panic!() };
     assert!(load(&args.file).is_ok());
 }
 
 #[test]
 fn can_i_prints_conditions_decision_and_reason_of_each_authorizer() {
-    let folder = Folder::new();
-    let code = folder.can_i(
+    let directory = TestDirectory::new();
+    let code = directory.can_i(
         &["--as", "alice", "-n", "web", "get", "deploy/front"],
         &expect![[r#"
             1. system (Webhook)
@@ -170,7 +170,7 @@ fn can_i_prints_conditions_decision_and_reason_of_each_authorizer() {
             yes"#]],
     );
     assert_eq!(code, ExitCode::SUCCESS);
-    let code = folder.can_i(
+    let code = directory.can_i(
         &["--as", "alice", "-n", "web", "delete", "deployments.apps", "front"],
         &expect![[r#"
             1. system (Webhook)
@@ -188,9 +188,9 @@ fn can_i_prints_conditions_decision_and_reason_of_each_authorizer() {
 
 #[test]
 fn can_i_does_not_call_webhooks_but_takes_an_assumed_response() {
-    let folder = Folder::new();
+    let directory = TestDirectory::new();
     let words = ["--as", "alice", "-n", "kube-system", "list", "pods"];
-    let code = folder.can_i(
+    let code = directory.can_i(
         &words,
         &expect![[r#"
             1. system (Webhook)
@@ -204,7 +204,7 @@ fn can_i_does_not_call_webhooks_but_takes_an_assumed_response() {
     );
     assert_eq!(code, ExitCode::from(3));
     let denied = [&["--assume", "system=deny"], words.as_slice()].concat();
-    let code = folder.can_i(
+    let code = directory.can_i(
         &denied,
         &expect![[r#"
             1. system (Webhook)
@@ -217,7 +217,7 @@ fn can_i_does_not_call_webhooks_but_takes_an_assumed_response() {
     );
     assert_eq!(code, ExitCode::FAILURE);
     let failing = [&["--assume", "system=fail"], words.as_slice()].concat();
-    let code = folder.can_i(
+    let code = directory.can_i(
         &failing,
         &expect![[r"
             1. system (Webhook)
@@ -233,15 +233,15 @@ fn can_i_does_not_call_webhooks_but_takes_an_assumed_response() {
 
 #[test]
 fn can_i_handles_masters_paths_and_condition_errors() {
-    let folder = Folder::new();
-    let code = folder.can_i(
+    let directory = TestDirectory::new();
+    let code = directory.can_i(
         &["--as", "root", "--as-group", "system:masters", "delete", "nodes"],
         &expect![[r"
             0. members of system:masters may do everything
             yes"]],
     );
     assert_eq!(code, ExitCode::SUCCESS);
-    folder.can_i(
+    directory.can_i(
         &["--as", "alice", "get", "/healthz"],
         &expect![[r#"
             1. system (Webhook)

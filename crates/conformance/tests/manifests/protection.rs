@@ -152,7 +152,7 @@ async fn with_strict_manifests_warnings_are_errors() {
     assert!(said.contains("undefined field 'contianers'"), "{said}");
     // An empty folder, and a policy without a binding.
     fs::remove_file(folders.policies().join("typo.yaml")).unwrap();
-    assert!(refused(&[&flag, "--strict-manifests"]).await.contains("the folder has no objects"));
+    assert!(refused(&[&flag, "--strict-manifests"]).await.contains("the directory has no objects"));
 
     folders.write("guard.yaml", &refusing("guard", "zero"));
     let server = Server::serve(&[&flag, "--strict-manifests", crate::folder::NO_ACCOUNTS]).await.unwrap();
@@ -179,7 +179,7 @@ async fn manifests_without_effect_cause_warnings() {
         "lone.yaml:1:1: ValidatingAdmissionPolicy \\\"lone.static.k8s.io\\\" has no binding",
         "hook.yaml:10:15: ValidatingWebhookConfiguration",
         "has no PEM-encoded certificate in it",
-        "MutatingAdmissionPolicy: the folder has no objects",
+        "MutatingAdmissionPolicy: the directory has no objects",
     ] {
         assert!(log.contains(words), "{words}\n is not in\n{log}");
     }
@@ -246,7 +246,7 @@ async fn a_list_of_expected_objects_protects_from_truncated_files() {
         assert_eq!(check(&[shown]).await.0, 1, "{words}: `check` says the same");
     };
     folders.write("guard.yaml", "");
-    fails("is expected, but no file of the folder has it").await;
+    fails("is expected, but no file of the directory has it").await;
     folders.write("guard.yaml", both.split("---").next().unwrap());
     fails("ValidatingAdmissionPolicyBinding `guard-binding.static.k8s.io` is expected").await;
     let said = refused(&[&folders.flag()]).await;

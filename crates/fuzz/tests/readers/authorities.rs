@@ -1,6 +1,6 @@
 //! Readers of certificates, keys and certificate signing requests.
 
-use authn::tokens::{PublicKey, SigningKey};
+use authn::tokens::{SigningKey, TokenVerificationKey};
 use authn::x509::ClientCertificate;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -42,7 +42,7 @@ fn reading_certificates_keys_and_signing_requests_never_panics() {
         if let Ok(read) = ClientCertificate::from_der(input) {
             let _ = (read.common_name(), read.not_after());
         }
-        let _ = (PublicKey::all_from_pem(input), SigningKey::from_pem(input).is_ok());
+        let _ = (TokenVerificationKey::all_from_pem(input), SigningKey::from_pem(input).is_ok());
         let _ = (server::tls::certificates(input), server::tls::private_key(input).is_ok());
         // An object holds its request in base64.
         let text = BASE64_STANDARD.encode(&input[..]);

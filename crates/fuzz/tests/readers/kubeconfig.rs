@@ -1,6 +1,6 @@
 //! Kubeconfig files: credentials for admission webhooks, and addresses of authorization webhooks.
 
-use authz::kubeconfig::{Connection, KubeconfigUsers};
+use authz::kubeconfig::{KubeconfigConnection, KubeconfigUsers};
 use fuzz::Corpus;
 
 const TOKENS: &[&str] = &[
@@ -41,8 +41,8 @@ fn reading_kubeconfigs_never_panics() {
     fuzz::run(&Corpus::new(seeds, TOKENS).inputs(), |input| {
         let exists = |path: &str| (path.to_owned(), Ok(()));
         let missing = |path: &str| (path.to_owned(), Err("no such file or directory".to_owned()));
-        let _ = Connection::parse(input, &missing);
-        if let Ok(connection) = Connection::parse(input, &exists)
+        let _ = KubeconfigConnection::parse(input, &missing);
+        if let Ok(connection) = KubeconfigConnection::parse(input, &exists)
             && connection.server.is_empty()
         {
             return Err("a connection to nowhere".to_owned());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use authn::tokens::{BoundKind, BoundObjects, LookupFuture, PublicKey, SigningKey, TokenVerifier};
+use authn::tokens::{BoundKind, BoundObjects, LookupFuture, SigningKey, TokenVerificationKey, TokenVerifier};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine as _;
@@ -51,7 +51,7 @@ const TOKENS: &[&str] = &[
 /// One signing key in the formats that the signer and the verifiers need.
 struct Key {
     pair: EcdsaKeyPair,
-    public: PublicKey,
+    public: TokenVerificationKey,
 }
 
 impl Key {

@@ -12,7 +12,8 @@ use ::admission::manifests::ManifestSet;
 use ::admission::plugins::image_policy::ImagePolicy;
 use ::admission::plugins::resource_quota::LimitedResource;
 use ::admission::plugins::{
-    ImagePolicyWebhook, PodNodeSelector, PodTolerationRestriction, Settings, event_rate_limit, pod_security,
+    ImagePolicyWebhook, PluginSettings, PodNodeSelector, PodTolerationRestriction, event_rate_limit,
+    pod_security,
 };
 use ::admission::{AsyncPlugin, PluginChain};
 use api::FieldError;
@@ -120,9 +121,9 @@ impl PluginConfigurations {
     /// disabled plugin is ignored with a warning.
     pub(crate) fn settings(
         &mut self,
-        settings: Settings,
+        settings: PluginSettings,
         is_on: impl Fn(&str) -> bool,
-    ) -> Result<Settings, ConfigError> {
+    ) -> Result<PluginSettings, ConfigError> {
         let mut of = |plugin: &'static str| {
             let bytes = self.take(plugin);
             if bytes.is_some() && !is_on(plugin) {
@@ -139,7 +140,7 @@ impl PluginConfigurations {
             None => Ok(Vec::new()),
         };
         let start = Instant::now();
-        Ok(Settings {
+        Ok(PluginSettings {
             node_selectors: node_selectors
                 .map_err(|why| refused("PodNodeSelector", &why))?
                 .unwrap_or_default(),

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use admission::{
-    AdmissionMetrics, MatchConditionLabels, Operation, Phase, PluginId, PolicyErrorType, WebhookLabels,
-    WebhookRejection,
+    AdmissionMetrics, AdmissionPhase, MatchConditionLabels, Operation, PluginId, PolicyErrorType,
+    WebhookLabels, WebhookRejection,
 };
 use prometheus::{
     Histogram, HistogramVec, IntCounterVec, register_histogram_vec_with_registry,
@@ -236,7 +236,7 @@ impl WebhookMeter {
         self.rejections.with_label_values(&labels).inc();
     }
 
-    fn failed_open(&self, name: &str, phase: Phase) {
+    fn failed_open(&self, name: &str, phase: AdmissionPhase) {
         self.fail_open.with_label_values(&[name, phase.webhook_label()]).inc();
     }
 }
@@ -305,7 +305,7 @@ macro_rules! decisions {
             self.decisions.webhooks.rejected(webhook, why, code);
         }
 
-        fn webhook_failed_open(&self, name: &str, phase: Phase) {
+        fn webhook_failed_open(&self, name: &str, phase: AdmissionPhase) {
             self.decisions.webhooks.failed_open(name, phase);
         }
 
@@ -347,13 +347,20 @@ impl AdmissionMetrics for AdmissionMeter {
         self.start.elapsed()
     }
 
-    fn phase(&self, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
+    fn phase(&self, phase: AdmissionPhase, operation: Operation, rejected: bool, took: Duration) {
         let labels = [operation.as_str(), word(rejected), phase.as_str()];
         self.steps.with_label_values(&labels).observe(took.as_secs_f64());
         self.step_summary.observe(labels, took, self.start.elapsed());
     }
 
-    fn plugin(&self, link: PluginId, phase: Phase, operation: Operation, rejected: bool, took: Duration) {
+    fn plugin(
+        &self,
+        link: PluginId,
+        phase: AdmissionPhase,
+        operation: Operation,
+        rejected: bool,
+        took: Duration,
+    ) {
         let series = || {
             let labels = [link.name, operation.as_str(), word(rejected), phase.as_str()];
             self.plugins.with_label_values(&labels)

@@ -1,6 +1,6 @@
 //! The admission plugin NamespaceAutoProvision: creates the namespace of a new object if it does not exist. Off by default.
 
-use admission::{AdmissionAttributes, AsyncPlugin, BoxFuture, ClusterView, Operation, Pass};
+use admission::{AdmissionAttributes, AsyncPlugin, BoxFuture, ClusterView, MutatingRequest, Operation};
 use api::Status;
 use value::Value;
 
@@ -45,7 +45,7 @@ fn lacks_namespace(attributes: &AdmissionAttributes<'_>, cluster: &dyn ClusterVi
 impl AsyncPlugin for NamespaceAutoProvision {
     fn mutate<'a>(
         &'a self,
-        pass: &'a mut Pass<'_, '_>,
+        pass: &'a mut MutatingRequest<'_, '_>,
         _: Option<&'a mut Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
         if lacks_namespace(pass.attributes, pass.cluster) {

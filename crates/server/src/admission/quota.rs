@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use admission::plugins::resource_quota::{self, Charge, LimitedResource};
+use admission::plugins::resource_quota::{self, LimitedResource, QuotaCharge};
 use admission::{
     AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, RestMapping, VersionedObject,
 };
@@ -138,7 +138,7 @@ impl Quotas {
         Err(lost.unwrap_or_else(|| Status::internal("the quota could not be charged")))
     }
 
-    async fn write(&self, charge: &Charge) -> Result<(), Status> {
+    async fn write(&self, charge: &QuotaCharge) -> Result<(), Status> {
         let client = self.loopback.client("the server is not ready to check quotas")?;
         let mut quota = Value::clone(&charge.quota);
         quota.set_at(&["status", "used"], charge.used.clone());

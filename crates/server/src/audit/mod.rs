@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::meta;
-use authn::{Caller, User, Via};
+use authn::{AuthenticationMethod, Caller, User};
 use bytes::Bytes;
 use http::HeaderMap;
 use tracing::warn;
@@ -272,7 +272,9 @@ impl AuditRecord {
 
     /// Records the impersonated user and constraint.
     pub(crate) fn impersonated(&self, caller: &Caller) {
-        let (Some((_, open)), Via::Impersonation { constraint }) = (self.opened(), caller.via()) else {
+        let (Some((_, open)), AuthenticationMethod::Impersonation { constraint }) =
+            (self.opened(), caller.via())
+        else {
             return;
         };
         open.event().impersonated =

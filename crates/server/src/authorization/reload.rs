@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use authz::AuthorizerChain;
-use authz::config::{AuthorizerType, Configuration};
+use authz::config::{AuthorizationConfiguration, AuthorizerType};
 use tokio::sync::watch;
 use tracing::{error, info};
 
@@ -46,7 +46,7 @@ impl ReferencedFiles {
 
 /// A configuration with the files that it names, as they were when its chain was last built.
 struct TriedConfiguration {
-    configuration: Configuration,
+    configuration: AuthorizationConfiguration,
     files: ReferencedFiles,
 }
 
@@ -60,7 +60,7 @@ struct WatchedAuthorization {
     /// certificates expire.
     in_force: TriedConfiguration,
     /// The last valid configuration, whether or not its chain could be built. Reading an equal one again is not a change.
-    loaded: Configuration,
+    loaded: AuthorizationConfiguration,
     /// A valid configuration whose chain could not be built. It is tried again when the files that it names change.
     waiting: Option<TriedConfiguration>,
     /// Whether the last reload failed. Metrics show the failure until a reload succeeds, or until the files match the chain in force
@@ -216,7 +216,7 @@ impl WatchedAuthorization {
     }
 
     /// Builds the chain of a configuration and puts it in force. If that fails, the configuration becomes [`WatchedAuthorization::waiting`].
-    fn replace(&mut self, configuration: Configuration, chain: &ArcSwap<AuthorizerChain>) {
+    fn replace(&mut self, configuration: AuthorizationConfiguration, chain: &ArcSwap<AuthorizerChain>) {
         let (made, files) = self.parts.chain(&configuration);
         let tried = TriedConfiguration { configuration, files };
         match made {

@@ -5,7 +5,7 @@ mod step;
 use std::sync::Arc;
 
 use api::{GroupResource, GroupVersionKind, Status, StatusDetails, meta};
-use authn::Via;
+use authn::AuthenticationMethod;
 use storage::StoredEntry;
 use value::Value;
 
@@ -110,7 +110,7 @@ async fn each(
             let mut scoped = call.info.namespace.clone();
             if kind.namespaced && scoped.is_empty() {
                 // Only internal requests may delete in all namespaces at once.
-                if *call.caller().via() != Via::Internal {
+                if *call.caller().via() != AuthenticationMethod::Internal {
                     return Err(Status::bad_request("Namespace parameter required."));
                 }
                 scoped = kind.namespace_of(&entry.key).into();

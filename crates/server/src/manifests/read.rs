@@ -19,7 +19,7 @@ pub fn read(set: ManifestSet, directory: &Path) -> Result<Vec<ManifestFile>, Loa
     let shown = directory.display().to_string();
     let refused = |why: String| {
         let what = format!("failed to read manifest directory {}: {why}", api::field::quote(&shown));
-        LoadError::folder(set, &shown, &what)
+        LoadError::directory(set, &shown, &what)
     };
     let entries =
         std::fs::read_dir(directory).map_err(|e| refused(format!("open {shown}: {}", go_words(&e))))?;
@@ -82,7 +82,7 @@ pub(super) fn settled(
             api::field::quote(&shown),
             SETTLE.as_millis() * SETTLING as u128
         );
-        Unsettled::StillWritten(LoadError::folder(set, &shown, &what))
+        Unsettled::StillWritten(LoadError::directory(set, &shown, &what))
     };
     let mut read = || read(set, directory).map_err(Unsettled::Unreadable);
     settle(&mut read, || std::thread::sleep(SETTLE), before)?.ok_or_else(still_written)

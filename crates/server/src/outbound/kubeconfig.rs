@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use authz::kubeconfig::{self, Connection, KubeconfigError, Material};
+use authz::kubeconfig::{self, KubeconfigConnection, KubeconfigError, PemSource};
 use http::Uri;
 
 use super::{ClientIdentity, Endpoint, OutboundCredential, ServerTrust};
@@ -36,12 +36,12 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
         }
         (file.display().to_string(), there)
     };
-    let connection = Connection::parse(&text, &opens).map_err(|error| match error {
+    let connection = KubeconfigConnection::parse(&text, &opens).map_err(|error| match error {
         KubeconfigError::Unreadable(why) => format!("error loading config file {}: {why}", shown(path)),
         error => error.to_string(),
     });
     files.append(&mut missing.borrow_mut());
-    let Connection {
+    let KubeconfigConnection {
         server,
         certificate_authority,
         server_name,
@@ -92,12 +92,12 @@ pub(crate) fn client_credentials(
         }),
     };
     let credential = match &user.credential {
-        kubeconfig::Credential::None => OutboundCredential::None,
-        kubeconfig::Credential::Token(token) => OutboundCredential::Bearer(token.to_string()),
-        kubeconfig::Credential::Basic(name, password) => {
+        kubeconfig::KubeconfigCredential::None => OutboundCredential::None,
+        kubeconfig::KubeconfigCredential::Token(token) => OutboundCredential::Bearer(token.to_string()),
+        kubeconfig::KubeconfigCredential::Basic(name, password) => {
             OutboundCredential::Basic(name.to_string(), password.to_string())
         }
-        kubeconfig::Credential::TokenFile(file) => {
+        kubeconfig::KubeconfigCredential::TokenFile(file) => {
             let file = directory.join(file.as_str());
             // As in client-go, a token file that is unreadable at startup is an error.
             if let Err(why) = read(&file) {
@@ -113,13 +113,13 @@ pub(crate) fn client_credentials(
 
 fn load(
     what: &str,
-    material: &Material,
+    material: &PemSource,
     directory: &Path,
     files: &mut Vec<PathBuf>,
 ) -> Result<Vec<u8>, String> {
     match material {
-        Material::Inline(bytes) => Ok(bytes.clone()),
-        Material::File(file) => {
+        PemSource::Inline(bytes) => Ok(bytes.clone()),
+        PemSource::File(file) => {
             let file = directory.join(file.as_str());
             let content =
                 read(&file).map_err(|why| format!("unable to read {what} {}: {why}", file.display()));

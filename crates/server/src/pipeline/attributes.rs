@@ -25,45 +25,45 @@ pub(super) fn attributes(info: &RequestInfo) -> AuthorizationAttributes {
 
 /// Converts a label selector for the authorizers. An unparsable one is rejected later; until then it
 /// restricts nothing.
-fn label_requirements(text: &str) -> authz::Selector {
+fn label_requirements(text: &str) -> authz::SelectorAttributes {
     use api::selector::LabelOperator;
     if text.is_empty() {
-        return authz::Selector::default();
+        return authz::SelectorAttributes::default();
     }
     match api::selector::LabelSelector::parse(text) {
-        Err(error) => authz::Selector { requirements: Vec::new(), error: Some(error.into()) },
+        Err(error) => authz::SelectorAttributes { requirements: Vec::new(), error: Some(error.into()) },
         Ok(selector) => {
             let requirements = selector.requirements().iter().filter_map(|r| {
                 let operator = match r.operator() {
                     LabelOperator::In | LabelOperator::Equals | LabelOperator::DoubleEquals => {
-                        authz::Operator::In
+                        authz::SelectorOperator::In
                     }
-                    LabelOperator::NotIn | LabelOperator::NotEquals => authz::Operator::NotIn,
-                    LabelOperator::Exists => authz::Operator::Exists,
-                    LabelOperator::DoesNotExist => authz::Operator::DoesNotExist,
+                    LabelOperator::NotIn | LabelOperator::NotEquals => authz::SelectorOperator::NotIn,
+                    LabelOperator::Exists => authz::SelectorOperator::Exists,
+                    LabelOperator::DoesNotExist => authz::SelectorOperator::DoesNotExist,
                     _ => return None,
                 };
                 Some(authz::Requirement { key: r.key().into(), operator, values: r.values().to_vec() })
             });
-            authz::Selector { requirements: requirements.collect(), error: None }
+            authz::SelectorAttributes { requirements: requirements.collect(), error: None }
         }
     }
 }
 
 /// Converts a field selector for the authorizers, like `label_requirements`.
-fn field_requirements(text: &str) -> authz::Selector {
+fn field_requirements(text: &str) -> authz::SelectorAttributes {
     if text.is_empty() {
-        return authz::Selector::default();
+        return authz::SelectorAttributes::default();
     }
     match api::selector::FieldSelector::parse(text) {
-        Err(error) => authz::Selector { requirements: Vec::new(), error: Some(error.into()) },
+        Err(error) => authz::SelectorAttributes { requirements: Vec::new(), error: Some(error.into()) },
         Ok(selector) => {
             let requirements = selector.requirements().iter().map(|r| authz::Requirement {
                 key: r.field.clone(),
-                operator: if r.equals { authz::Operator::In } else { authz::Operator::NotIn },
+                operator: if r.equals { authz::SelectorOperator::In } else { authz::SelectorOperator::NotIn },
                 values: vec![r.value.clone()],
             });
-            authz::Selector { requirements: requirements.collect(), error: None }
+            authz::SelectorAttributes { requirements: requirements.collect(), error: None }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime};
 
 use api::Status;
-use authn::{Caller, Evidence, Headers, Via};
+use authn::{AuthenticationMethod, Caller, Evidence, Headers};
 use http::HeaderMap;
 use tracing::debug;
 
@@ -60,7 +60,10 @@ pub(super) async fn authenticate(
     };
     match attempt.result {
         // A client with an untrusted certificate does not get anonymous access.
-        Ok(Some(caller)) if *caller.via() == Via::Anonymous && verified.is_some_and(|v| v.is_untrusted) => {
+        Ok(Some(caller))
+            if *caller.via() == AuthenticationMethod::Anonymous
+                && verified.is_some_and(|v| v.is_untrusted) =>
+        {
             refused(Outcomes::Error, "the client certificate is not signed by a known authority")
         }
         Ok(Some(caller)) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::Status;
-use authn::Via;
+use authn::AuthenticationMethod;
 use http::{Method, Response};
 use kinds::table::Verb;
 
@@ -28,7 +28,7 @@ pub(super) fn find_resource(
     let find = |catalog: &Catalog| {
         let RequestInfo { group, version, resource, .. } = &call.info;
         // Controllers delete the objects of a CRD also in versions that are not served.
-        if *call.caller().via() == Via::Internal {
+        if *call.caller().via() == AuthenticationMethod::Internal {
             catalog.find_in_any_version(group, version, resource)
         } else {
             catalog.find(group, version, resource)

@@ -84,7 +84,7 @@ impl AdmissionConfig {
         let pod_security_metrics = PodSecurityCounters::new(registry).map_err(ConfigError::other)?;
 
         let mut configurations = PluginConfigurations::read(self.configuration_file.as_deref())?;
-        let settings = ::admission::plugins::Settings {
+        let settings = ::admission::plugins::PluginSettings {
             suffix: crate::random::suffix,
             pod_security_metrics: Some(Arc::new(pod_security_metrics)),
             pod_security: configurations.pod_security()?,

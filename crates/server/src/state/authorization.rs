@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::Status;
 use arc_swap::ArcSwap;
-use authn::{Caller, Via};
+use authn::{AuthenticationMethod, Caller};
 use authz::config::AuthorizerType;
 use authz::node::{self, NodeAuthorizer};
 use authz::{AuthorizationAttributes, Authorizer, AuthorizerChain, ChainStep, Denial, Permit, rbac};
@@ -38,7 +38,7 @@ impl Authorizers {
     /// The chain that decides for `caller`.
     pub fn chain_for(&self, caller: &Caller) -> Arc<AuthorizerChain> {
         match caller.via() {
-            Via::Internal => Arc::clone(&self.internal),
+            AuthenticationMethod::Internal => Arc::clone(&self.internal),
             _ => self.chain.load_full(),
         }
     }

@@ -152,7 +152,7 @@ impl WriteContext<'_> {
 
     /// Requires that a client that writes an admission policy or a binding can read its parameter objects.
     async fn check_params(&self, call: &Call, new: &Value, old: Option<&Value>) -> Option<FieldError> {
-        if *call.caller().via() == authn::Via::Internal {
+        if *call.caller().via() == authn::AuthenticationMethod::Internal {
             return None;
         }
         param_access::check(self.state, call.user(), &self.kind.built_in_kind(), new, old).await

@@ -154,7 +154,7 @@ impl WriteContext<'_> {
         call.effort.enter_lane(entries.saturating_mul(BYTES_OF_ENTRY)).await;
         match row.plural {
             "roles" | "clusterroles" => {
-                escalation::check_role(&chain, index, user, namespace, meta::name(new), old, new).await
+                escalation::check_role(&chain, index, user, namespace, old, new).await
             }
             _ => escalation::check_binding(&chain, index, user, namespace, old, new).await,
         }

@@ -7,7 +7,7 @@ use crate::policy::BuiltInKinds;
 
 const STRICT: LoadOptions<'_> = LoadOptions { strict: true, kinds: &BuiltInKinds };
 
-/// The warnings of a folder that loads, one line each.
+/// The warnings of a directory that loads, one line each.
 fn warnings(set: ManifestSet, files: &[ManifestFile]) -> Vec<String> {
     load(set, "/d", files, LAX).unwrap().warnings.iter().map(ManifestProblem::one_line).collect()
 }
@@ -100,7 +100,7 @@ fn what_has_no_effect_is_warned_about() {
     );
     assert_eq!(
         warnings(ManifestSet::ValidatingPolicies, &[file("a.yaml", "# later\n")]),
-        ["/d: the folder has no objects, so nothing is enforced from it"]
+        ["/d: the directory has no objects, so nothing is enforced from it"]
     );
     assert!(load(ManifestSet::ValidatingPolicies, "/d", &[], STRICT).is_err());
     // The `caBundle` is "no certificate" in base64.
@@ -120,7 +120,7 @@ fn a_list_of_expected_objects_is_exact_and_stays() {
         .expected_objects();
     assert_eq!(
         good,
-        "# The objects of this folder. Written by `portcullis check --write-expected`.\nValidatingAdmissionPolicy/p1.static.k8s.io\nValidatingAdmissionPolicyBinding/b1.static.k8s.io\n"
+        "# The objects of this directory. Written by `portcullis check --write-expected`.\nValidatingAdmissionPolicy/p1.static.k8s.io\nValidatingAdmissionPolicyBinding/b1.static.k8s.io\n"
     );
     let mut accepted = AcceptedFiles::default();
     let mut problems = |files: &[ManifestFile]| -> Vec<String> {
@@ -133,7 +133,7 @@ fn a_list_of_expected_objects_is_exact_and_stays() {
     assert_eq!(
         problems(&[file("a.yaml", POLICY), list(&good)]),
         [
-            "/d/expected-objects.txt:3:1: ValidatingAdmissionPolicyBinding `b1.static.k8s.io` is expected, but no file of the folder has it"
+            "/d/expected-objects.txt:3:1: ValidatingAdmissionPolicyBinding `b1.static.k8s.io` is expected, but no file of the directory has it"
         ]
     );
     assert_eq!(problems(&[file("a.yaml", ""), list(&good)]).len(), 2);

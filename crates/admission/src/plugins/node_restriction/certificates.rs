@@ -1,8 +1,11 @@
 //! NodeRestriction for certificates: PodCertificateRequests for the node's pods, and CSRs for the node
 //! itself.
 
+use std::sync::Arc;
+
 use api::{Status, field, meta};
 use authn::names;
+use value::Value;
 
 use super::{MIRROR, NodeRequest};
 use crate::Operation;
@@ -17,9 +20,17 @@ impl NodeRequest<'_, '_> {
             let subresource = &self.attributes.subresource;
             return Err(self.refuse(format!("unexpected subresource {subresource}")));
         }
-        let text = |field| request.str_at(&["spec", field]).unwrap_or_default();
-        let (namespace, node_name) = (&self.attributes.namespace, text("nodeName"));
-        let quoted_pod = field::quote(&format!("{namespace}/{}", text("podName")));
+        let pod_name = spec_text(request, "podName");
+        let quoted_pod = field::quote(&format!("{}/{pod_name}", self.attributes.namespace));
+        self.check_certificate_node(request, &quoted_pod)?;
+        let pod = self.check_certificate_pod(request, &quoted_pod)?;
+        self.check_certificate_account(request, &pod, &quoted_pod)?;
+        self.check_certificate_signer(request, &pod, &quoted_pod).await
+    }
+
+    /// The request must name the node that makes it.
+    fn check_certificate_node(&self, request: &Value, quoted_pod: &str) -> Result<(), Status> {
+        let node_name = spec_text(request, "nodeName");
         if node_name != self.name {
             return Err(self.refuse(format!(
                 "PodCertificateRequest.Spec.NodeName={}, which is not the requesting {}",
@@ -34,22 +45,30 @@ impl NodeRequest<'_, '_> {
                 "while retrieving node {name} named in the PodCertificateRequest: node {name} not found"
             ))
         })?;
-        if meta::uid(&node) != text("nodeUID") {
-            let (context, has) = (field::quote(text("nodeUID")), field::quote(meta::uid(&node)));
+        if meta::uid(&node) != spec_text(request, "nodeUID") {
+            let (named, actual) =
+                (field::quote(spec_text(request, "nodeUID")), field::quote(meta::uid(&node)));
             return Err(Status::plain(format!(
-                "PodCertificateRequest for pod {quoted_pod} names node UID {context}, inconsistent with the running node ({has})"
+                "PodCertificateRequest for pod {quoted_pod} names node UID {named}, inconsistent with the running node ({actual})"
             )));
         }
-        let pod = self.cluster.object("", "pods", namespace, text("podName")).ok_or_else(|| {
-            let pod = field::quote(text("podName"));
+        Ok(())
+    }
+
+    /// The pod must exist, run on this node and not be a mirror pod.
+    fn check_certificate_pod(&self, request: &Value, quoted_pod: &str) -> Result<Arc<Value>, Status> {
+        let node_name = spec_text(request, "nodeName");
+        let (namespace, name) = (&self.attributes.namespace, spec_text(request, "podName"));
+        let pod = self.cluster.object("", "pods", namespace, name).ok_or_else(|| {
+            let pod = field::quote(name);
             Status::plain(format!(
                 "while retrieving pod {quoted_pod} named in the PodCertificateRequest: pod {pod} not found"
             ))
         })?;
-        if meta::uid(&pod) != text("podUID") {
-            let (context, has) = (field::quote(text("podUID")), field::quote(meta::uid(&pod)));
+        if meta::uid(&pod) != spec_text(request, "podUID") {
+            let (named, actual) = (field::quote(spec_text(request, "podUID")), field::quote(meta::uid(&pod)));
             return Err(Status::plain(format!(
-                "PodCertificateRequest for pod {quoted_pod} contains pod UID ({context}) which differs from running pod {has}"
+                "PodCertificateRequest for pod {quoted_pod} contains pod UID ({named}) which differs from running pod {actual}"
             )));
         }
         if !self.is_on_node(&pod) {
@@ -61,36 +80,60 @@ impl NodeRequest<'_, '_> {
         if pod.at(&["metadata", "annotations", MIRROR]).is_some() {
             return Err(self.refuse(format!("pod {quoted_pod} is a mirror pod")));
         }
-        let account = text("serviceAccountName");
+        Ok(pod)
+    }
+
+    /// The pod must run as the service account that the request names.
+    fn check_certificate_account(
+        &self,
+        request: &Value,
+        pod: &Value,
+        quoted_pod: &str,
+    ) -> Result<(), Status> {
+        let namespace = &self.attributes.namespace;
+        let account = spec_text(request, "serviceAccountName");
         let runs_as = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
         if account != runs_as {
-            let (context, has) = (field::quote(account), field::quote(runs_as));
+            let (named, actual) = (field::quote(account), field::quote(runs_as));
             return Err(self.refuse(format!(
-                "PodCertificateRequest for pod {quoted_pod} contains serviceAccountName ({context}) that differs from running pod ({has})"
+                "PodCertificateRequest for pod {quoted_pod} contains serviceAccountName ({named}) that differs from running pod ({actual})"
             )));
         }
         let found = self.cluster.object("", "serviceaccounts", namespace, account).ok_or_else(|| {
-            let (quoted_pod, name) = (field::quote(&format!("{namespace}/{account}")), field::quote(account));
+            let quoted_account = field::quote(&format!("{namespace}/{account}"));
+            let name = field::quote(account);
             Status::plain(format!(
-                "while retrieving service account {quoted_pod} named in the PodCertificateRequest: serviceaccount {name} not found"
+                "while retrieving service account {quoted_account} named in the PodCertificateRequest: serviceaccount {name} not found"
             ))
         })?;
-        if meta::uid(&found) != text("serviceAccountUID") {
-            let (context, has) = (field::quote(text("serviceAccountUID")), field::quote(meta::uid(&found)));
+        if meta::uid(&found) != spec_text(request, "serviceAccountUID") {
+            let (named, actual) =
+                (field::quote(spec_text(request, "serviceAccountUID")), field::quote(meta::uid(&found)));
             return Err(Status::plain(format!(
-                "PodCertificateRequest for pod {quoted_pod} names service account UID {context}, which differs from the running service account ({has})"
+                "PodCertificateRequest for pod {quoted_pod} names service account UID {named}, which differs from the running service account ({actual})"
             )));
         }
-        let signer = text("signerName");
-        let wants = pod.list_at(&["spec", "volumes"]).iter().any(|volume| {
+        Ok(())
+    }
+
+    /// The pod must mount a certificate of this signer, or the node must be authorized to request it anyway.
+    async fn check_certificate_signer(
+        &self,
+        request: &Value,
+        pod: &Value,
+        quoted_pod: &str,
+    ) -> Result<(), Status> {
+        let account = spec_text(request, "serviceAccountName");
+        let signer = spec_text(request, "signerName");
+        let mounts_certificate = pod.list_at(&["spec", "volumes"]).iter().any(|volume| {
             let sources = volume.list_at(&["projected", "sources"]).iter();
             sources.clone().any(|source| source.str_at(&["podCertificate", "signerName"]) == Some(signer))
         });
-        // Resource names in rules cannot contain slashes.
-        let munged = signer.replace('/', ":");
-        if wants {
+        if mounts_certificate {
             return Ok(());
         }
+        // Resource names in rules cannot contain slashes.
+        let munged = signer.replace('/', ":");
         let signer = field::quote(signer);
         match self.is_allowed("request-serviceaccounts-podcertificate-signer", &munged, account).await {
             Ok(true) => Ok(()),
@@ -122,4 +165,8 @@ impl NodeRequest<'_, '_> {
         }
         Err(self.refuse(format!("can only create a node CSR with CN={own}")))
     }
+}
+
+fn spec_text<'a>(request: &'a Value, field: &str) -> &'a str {
+    request.str_at(&["spec", field]).unwrap_or_default()
 }

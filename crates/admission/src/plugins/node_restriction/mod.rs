@@ -10,7 +10,7 @@ use api::{GroupResource, Status, field, meta};
 use authn::names;
 use value::Value;
 
-use crate::{AdmissionAttributes, AsyncPlugin, BoxFuture, ClusterView, Operation, Pass};
+use crate::{AdmissionAttributes, AsyncPlugin, BoxFuture, ClusterView, MutatingRequest, Operation};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";
@@ -21,7 +21,7 @@ pub struct NodeRestriction;
 impl AsyncPlugin for NodeRestriction {
     fn mutate<'a>(
         &'a self,
-        pass: &'a mut Pass<'_, '_>,
+        pass: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
     ) -> BoxFuture<'a, Result<(), Status>> {
         let attributes = pass.attributes;

@@ -40,7 +40,7 @@ const MUST_BE_SET: &[&str] =
 
 /// A quota and its new usage if the request is admitted.
 #[derive(Clone, Debug)]
-pub struct Charge {
+pub struct QuotaCharge {
     /// The quota before the request.
     pub quota: Arc<Value>,
     /// The new value of `status.used`.
@@ -76,6 +76,13 @@ pub fn affects_quota(attributes: &AdmissionAttributes<'_>, object: Option<&Value
     }
 }
 
+/// A quota that limits the request's object, with its hard limits and its usage before the request.
+struct MatchingQuota<'a> {
+    quota: &'a Arc<Value>,
+    hard: Amounts,
+    used: Amounts,
+}
+
 /// The charges of a request that [`affects_quota`]; empty if its usage does not change. Usage of `limited`
 /// resources requires a quota. The error rejects the request.
 pub fn check(
@@ -84,7 +91,7 @@ pub fn check(
     quotas: &[Arc<Value>],
     limited: &[LimitedResource],
     cluster: &dyn ClusterView,
-) -> Result<Vec<Charge>, Status> {
+) -> Result<Vec<QuotaCharge>, Status> {
     let evaluator = QuotaEvaluator::of(&attributes.resource);
     let refuse = |why: String| attributes.refuse(Some(object), why);
     let mut needed = limited::RequiredQuotas::of(limited, attributes, &evaluator, object, cluster);
@@ -97,20 +104,9 @@ pub fn check(
         if names.is_empty() || !scopes::all_match(quota, &evaluator, object) {
             continue;
         }
-        let name = meta::name(quota);
-        if evaluator == QuotaEvaluator::Pods
-            && let Err(why) = check_containers(object, &names)
-        {
-            return Err(refuse(format!("failed quota: {name}: {why}")));
-        }
-        let used = amounts(quota.at(&["status", "used"]));
-        if names.iter().any(|resource| !used.contains_key(*resource)) {
-            let resources: Vec<&str> = names.into_iter().collect();
-            let why = format!("status unknown for quota: {name}, resources: {}", resources.join(","));
-            return Err(refuse(why));
-        }
+        let used = check_evaluable(quota, &evaluator, object, &names).map_err(refuse)?;
         needed.remove_names(&names);
-        matching.push((quota, hard, used));
+        matching.push(MatchingQuota { quota, hard, used });
     }
     if matching.is_empty() && needed.is_met() {
         return Ok(Vec::new());
@@ -133,46 +129,69 @@ pub fn check(
     let changes = if matching.is_empty() {
         uses(grown.as_ref().unwrap_or(&usage))
     } else {
-        matching.iter().any(|(quota, ..)| uses(delta_of(quota)))
+        matching.iter().any(|matching| uses(delta_of(matching.quota)))
     };
     if !changes {
         return Ok(Vec::new());
     }
     needed.check(refuse)?;
-    let mut charges = Vec::new();
-    for (quota, hard, used) in matching {
-        let delta = delta_of(quota);
+    // Usage that a status update reports is recorded even above the limit.
+    let enforce = attributes.subresource != "status";
+    let charges = matching.into_iter().map(|matching| matching.charge(delta_of(matching.quota), enforce));
+    charges.filter_map(Result::transpose).collect::<Result<_, String>>().map_err(refuse)
+}
+
+/// The quota's usage. Fails if the object or the quota's status lacks one of the resources `names`.
+fn check_evaluable(
+    quota: &Value,
+    evaluator: &QuotaEvaluator,
+    object: &Value,
+    names: &BTreeSet<&str>,
+) -> Result<Amounts, String> {
+    let name = meta::name(quota);
+    if *evaluator == QuotaEvaluator::Pods {
+        check_containers(object, names).map_err(|why| format!("failed quota: {name}: {why}"))?;
+    }
+    let used = amounts(quota.at(&["status", "used"]));
+    if names.iter().any(|resource| !used.contains_key(*resource)) {
+        let resources: Vec<&str> = names.iter().copied().collect();
+        return Err(format!("status unknown for quota: {name}, resources: {}", resources.join(",")));
+    }
+    Ok(used)
+}
+
+impl MatchingQuota<'_> {
+    /// Adds `delta` to the usage; `None` if the quota limits nothing of it. With `enforce`, fails if a limit
+    /// is exceeded.
+    fn charge(&self, delta: &Amounts, enforce: bool) -> Result<Option<QuotaCharge>, String> {
+        let MatchingQuota { quota, hard, used } = self;
         let requested: Amounts = delta
             .iter()
             .filter(|(name, amount)| !amount.is_zero() && hard.contains_key(*name))
             .map(|(name, amount)| (name.clone(), amount.clone()))
             .collect();
         if requested.is_empty() {
-            continue;
+            return Ok(None);
         }
         let mut after = used.clone();
         add(&mut after, &requested);
-        if attributes.subresource != "status" {
-            let exceeds = |name: &Str| after.get(name).zip(hard.get(name)).is_some_and(|(a, h)| a > h);
-            let exceeded: Vec<&Str> = requested.keys().filter(|name| exceeds(name)).collect();
-            if !exceeded.is_empty() {
-                let show = |list: &Amounts| {
-                    let parts =
-                        exceeded.iter().filter_map(|name| Some(format!("{name}={}", list.get(*name)?)));
-                    parts.collect::<Vec<_>>().join(",")
-                };
-                let (name, requested) = (meta::name(quota), show(&requested));
-                let why = format!(
-                    "exceeded quota: {name}, requested: {requested}, used: {}, limited: {}",
-                    show(&used),
-                    show(&hard)
-                );
-                return Err(refuse(why));
-            }
+        let exceeds = |name: &Str| after.get(name).zip(hard.get(name)).is_some_and(|(a, h)| a > h);
+        let exceeded: Vec<&Str> = requested.keys().filter(|name| enforce && exceeds(name)).collect();
+        if !exceeded.is_empty() {
+            let show = |list: &Amounts| {
+                let parts = exceeded.iter().filter_map(|name| Some(format!("{name}={}", list.get(*name)?)));
+                parts.collect::<Vec<_>>().join(",")
+            };
+            return Err(format!(
+                "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+                meta::name(quota),
+                show(&requested),
+                show(used),
+                show(hard)
+            ));
         }
-        charges.push(Charge { quota: Arc::clone(quota), used: to_value(&after) });
+        Ok(Some(QuotaCharge { quota: Arc::clone(quota), used: to_value(&after) }))
     }
-    Ok(charges)
 }
 
 /// The increase of each amount; decreases count as zero.

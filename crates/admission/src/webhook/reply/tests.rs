@@ -13,7 +13,7 @@ fn a_long_answer_is_quoted_in_part() {
             content_type: "application/json".to_owned(),
             body: body.into_bytes(),
         };
-        read(&reply, ReviewVersion::V1).unwrap_err().message
+        read(&reply, AdmissionReviewVersion::V1).unwrap_err().message
     };
     assert!(report(1000).len() > 1000, "{}", report(1000));
     assert!(report(1 << 20).len() < 10_000);

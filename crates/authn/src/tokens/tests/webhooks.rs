@@ -68,7 +68,7 @@ fn ask(
     rules: &RequestRules,
     attester: &Attests,
     ask: &Ask<'_>,
-) -> Result<Grant, TokenRequestRefusal> {
+) -> Result<TokenGrant, TokenRequestRefusal> {
     let Ask { kind, name, uid, audience, field, group, seconds } = ask;
     let spec = format!(
         r#"{{"spec":{{"audiences":["{audience}"],"expirationSeconds":{seconds},"{}":{{"{}":["{group}"]}},

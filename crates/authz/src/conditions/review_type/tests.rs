@@ -3,11 +3,13 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::attributes::{Operator, Requirement};
+use crate::attributes::{Requirement, SelectorOperator};
 use crate::conditions::{Conditions, ConditionsResult};
 
 fn refused(expression: &str, expected: &Expect) {
-    let Err(CompileError::Invalid(message)) = ReviewCompiler::default().compile(expression) else { panic!() };
+    let Err(ConditionCompileError::Invalid(message)) = ReviewCompiler::default().compile(expression) else {
+        panic!()
+    };
     expected.assert_eq(&message);
 }
 
@@ -61,7 +63,7 @@ fn evaluate(expression: &str, attributes: &AuthorizationAttributes) -> Result<bo
 fn conditions_see_the_whole_review() {
     let mut list = AuthorizationAttributes::resource("list", "apps", "deployments").in_namespace("prod");
     list.labels.requirements =
-        vec![Requirement { key: "app".into(), operator: Operator::In, values: vec!["web".into()] }];
+        vec![Requirement { key: "app".into(), operator: SelectorOperator::In, values: vec!["web".into()] }];
     let path = AuthorizationAttributes::path("get", "/healthz");
     for yes in [
         "request.user == 'alice' && 'devs' in request.groups",

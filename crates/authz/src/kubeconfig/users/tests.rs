@@ -1,4 +1,4 @@
-use crate::kubeconfig::{Credential, KubeconfigError, KubeconfigUser, KubeconfigUsers};
+use crate::kubeconfig::{KubeconfigCredential, KubeconfigError, KubeconfigUser, KubeconfigUsers};
 
 fn users(names: &[&str]) -> KubeconfigUsers {
     let users: Vec<String> =
@@ -9,7 +9,7 @@ fn users(names: &[&str]) -> KubeconfigUsers {
 
 fn token(user: Option<&KubeconfigUser>) -> Option<&str> {
     match &user?.credential {
-        Credential::Token(token) => Some(token),
+        KubeconfigCredential::Token(token) => Some(token),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! Default roles and role bindings in the system namespaces.
 
-use super::table::{Bind, CORE, EVENTS, READ, Role, on, role, service_account, user};
+use super::table::{BindingRow, CORE, EVENTS, READ, Role, on, role, service_account, user};
 
 const LEASES: &str = "create get list update watch";
 
@@ -31,23 +31,23 @@ pub(super) const ROLES: &[(&str, Role)] = &[
 ];
 
 /// Pairs of namespace and role binding.
-pub(super) const BINDINGS: &[(&str, Bind)] = &[
-    ("kube-public", Bind::same("system:controller:bootstrap-signer", &[service_account("bootstrap-signer")])),
-    ("kube-system", Bind {
+pub(super) const BINDINGS: &[(&str, BindingRow)] = &[
+    ("kube-public", BindingRow::same("system:controller:bootstrap-signer", &[service_account("bootstrap-signer")])),
+    ("kube-system", BindingRow {
         name: "system::extension-apiserver-authentication-reader",
         role: "extension-apiserver-authentication-reader",
         subjects: &[user("system:kube-controller-manager"), user("system:kube-scheduler")],
     }),
-    ("kube-system", Bind::same("system::leader-locking-kube-controller-manager", &[
+    ("kube-system", BindingRow::same("system::leader-locking-kube-controller-manager", &[
         user("system:kube-controller-manager"),
         service_account("kube-controller-manager"),
         service_account("leader-election-controller"),
     ])),
-    ("kube-system", Bind::same("system::leader-locking-kube-scheduler", &[
+    ("kube-system", BindingRow::same("system::leader-locking-kube-scheduler", &[
         user("system:kube-scheduler"),
         service_account("kube-scheduler"),
     ])),
-    ("kube-system", Bind::same("system:controller:bootstrap-signer", &[service_account("bootstrap-signer")])),
-    ("kube-system", Bind::same("system:controller:cloud-provider", &[service_account("cloud-provider")])),
-    ("kube-system", Bind::same("system:controller:token-cleaner", &[service_account("token-cleaner")])),
+    ("kube-system", BindingRow::same("system:controller:bootstrap-signer", &[service_account("bootstrap-signer")])),
+    ("kube-system", BindingRow::same("system:controller:cloud-provider", &[service_account("cloud-provider")])),
+    ("kube-system", BindingRow::same("system:controller:token-cleaner", &[service_account("token-cleaner")])),
 ];

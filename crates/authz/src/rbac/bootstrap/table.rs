@@ -126,41 +126,41 @@ impl Role {
 }
 
 /// A RoleBinding or ClusterRoleBinding.
-pub(super) struct Bind {
+pub(super) struct BindingRow {
     /// The name of the binding.
     pub(super) name: &'static str,
     /// The name of the role: a ClusterRole for cluster-wide bindings, else a Role.
     pub(super) role: &'static str,
     /// The users, groups and service accounts that get the role.
-    pub(super) subjects: &'static [Who],
+    pub(super) subjects: &'static [BindingSubject],
 }
 
 /// A subject of a binding.
 #[derive(Clone, Copy)]
-pub(super) struct Who {
+pub(super) struct BindingSubject {
     kind: &'static str,
     name: &'static str,
 }
 
 /// A subject of kind `User`.
-pub(super) const fn user(name: &'static str) -> Who {
-    Who { kind: "User", name }
+pub(super) const fn user(name: &'static str) -> BindingSubject {
+    BindingSubject { kind: "User", name }
 }
 
 /// A subject of kind `Group`.
-pub(super) const fn group(name: &'static str) -> Who {
-    Who { kind: "Group", name }
+pub(super) const fn group(name: &'static str) -> BindingSubject {
+    BindingSubject { kind: "Group", name }
 }
 
 /// A service account in the namespace `kube-system`.
-pub(super) const fn service_account(name: &'static str) -> Who {
-    Who { kind: "ServiceAccount", name }
+pub(super) const fn service_account(name: &'static str) -> BindingSubject {
+    BindingSubject { kind: "ServiceAccount", name }
 }
 
-impl Bind {
+impl BindingRow {
     /// A binding with the name of its role.
-    pub(super) const fn same(name: &'static str, subjects: &'static [Who]) -> Self {
-        Bind { name, role: name, subjects }
+    pub(super) const fn same(name: &'static str, subjects: &'static [BindingSubject]) -> Self {
+        BindingRow { name, role: name, subjects }
     }
 
     /// The object to store: a RoleBinding to a Role in `namespace`, or a ClusterRoleBinding if it is empty.
@@ -170,7 +170,7 @@ impl Bind {
     }
 }
 
-fn binding(namespace: &str, name: &str, role_kind: &str, role: &str, subjects: &[Who]) -> Value {
+fn binding(namespace: &str, name: &str, role_kind: &str, role: &str, subjects: &[BindingSubject]) -> Value {
     let kind = if namespace.is_empty() { "ClusterRoleBinding" } else { "RoleBinding" };
     let mut object = object(kind, namespace, name);
     object.set_at(&["roleRef"], Value::map([("apiGroup", GROUP), ("kind", role_kind), ("name", role)]));

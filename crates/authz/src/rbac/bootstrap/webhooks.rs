@@ -2,7 +2,7 @@
 
 use api::attestation::ACCOUNT_NAME;
 
-use super::table::{Bind, Role, on, role, service_account};
+use super::table::{BindingRow, Role, on, role, service_account};
 
 const NAME: &str = "system:webhook-auth";
 
@@ -13,4 +13,4 @@ pub(super) const ROLE: Role = role(NAME, &[
 ]);
 
 /// Grants [`ROLE`] to the service account `kube-system/webhook-auth`.
-pub(super) const BINDING: Bind = Bind::same(NAME, &[service_account(ACCOUNT_NAME)]);
+pub(super) const BINDING: BindingRow = BindingRow::same(NAME, &[service_account(ACCOUNT_NAME)]);

@@ -1,0 +1,325 @@
+//! Turns the flags of `portcullis serve` into the server's [`Config`].
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use authn::{Anonymous, StaticTokens};
+use authz::config::{CONFLICT, Flags};
+use ipnet::IpNet;
+use kinds::table::Served;
+use server::pki::{self, TlsIdentity};
+use server::tls::TlsOptions;
+use server::tokens::TokenConfig;
+use server::{Authorization, Config, ConfigError, Data};
+
+use super::{Args, dns_names, list_values, read_file, unix_time};
+use crate::flags::{FlagSupport, UNSUPPORTED_FLAGS};
+use crate::gates::{
+    ADMIN_ACCESS, AUTHORIZATION_CONFIG, EmulatedVersion, FeatureGates, STATIC_MANIFESTS, WEBHOOK_TOKENS,
+};
+
+pub(super) fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config> {
+    check_unsupported(unsupported)?;
+    let emulated = emulated_version(args)?;
+    let gates = FeatureGates::parse(&args.feature_gates, emulated)
+        .map_err(|errors| anyhow!(api::field::aggregate(&errors)))?;
+    let authorization = authorization(args, &gates)?;
+    let anonymous = anonymous(args, &authorization);
+    let ranges = parse_service_ranges(&args.service_cluster_ip_range)?;
+    let serving = serving_certificate(args, &ranges)?;
+    let mut config = Config::new(SocketAddr::new(args.bind_address, args.secure_port), serving);
+    config.advertise = args.advertise_address;
+    config.storage.data = match &args.data_dir {
+        Some(directory) => Data::Directory(directory.clone()),
+        None => bail!("--data-dir is required: set it to the directory of the embedded store"),
+    };
+    config.storage.service_ranges = ranges;
+    set_authentication(args, &mut config)?;
+    args.aggregation.apply(&mut config)?;
+    config.authentication.anonymous = anonymous;
+    config.authorization = authorization;
+    config.serving.audit = args.audit.config()?;
+    set_admission(args, &gates, &mut config);
+    config.apis.served =
+        Served::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
+    config.apis.allow_privileged = args.allow_privileged;
+    config.apis.admin_access = gates.is_on(ADMIN_ACCESS);
+    args.limits.apply(&mut config);
+    set_serving(args, &mut config)?;
+    let nanos = api::time::parse_duration(&args.event_ttl).map_err(|e| anyhow!("--event-ttl: {e}"))?;
+    config.controllers.event_ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+    config.controllers.scheduler = args.enable_scheduler;
+    config.feature_gates = gates.all();
+    config.emulated_minor = emulated.minor();
+    if args.profiling == Some(true) {
+        tracing::warn!("--profiling=true has no effect: there are no profiling endpoints");
+    }
+    config.authentication.tokens = token_config(args)?;
+    Ok(config)
+}
+
+/// Warns about flags that are ignored; fails if one is rejected.
+fn check_unsupported(given: &[&'static str]) -> Result<()> {
+    let mut rejected = Vec::new();
+    for flag in UNSUPPORTED_FLAGS.iter().filter(|flag| given.contains(&flag.name)) {
+        match flag.support {
+            FlagSupport::Ignored(reason) => tracing::warn!("--{} has no effect: {reason}", flag.name),
+            FlagSupport::Rejected(reason) => rejected.push(format!("--{} ({reason})", flag.name)),
+        }
+    }
+    if !rejected.is_empty() {
+        bail!("cannot start with {}: ignoring this would be unsafe, so remove it", rejected.join(", "));
+    }
+    Ok(())
+}
+
+fn emulated_version(args: &Args) -> Result<EmulatedVersion> {
+    let emulated = match args.emulated_version.as_deref() {
+        None => EmulatedVersion::default(),
+        Some(version) => EmulatedVersion::parse(version).map_err(|why| anyhow!(why))?,
+    };
+    if emulated != EmulatedVersion::default() {
+        tracing::warn!(
+            "--emulated-version=1.{} affects only the feature gate DRAAdminAccess; everything else is as in 1.37",
+            emulated.minor()
+        );
+    }
+    Ok(emulated)
+}
+
+fn authorization(args: &Args, gates: &FeatureGates) -> Result<Authorization> {
+    let policy_file = args.authorization_policy_file.clone().unwrap_or_default();
+    let given = args.authorization_mode.is_some()
+        || args.authorization_webhook_config_file.is_some()
+        || args.authorization_webhook_version.is_some()
+        || args.authorization_webhook_cache_authorized_ttl.is_some()
+        || args.authorization_webhook_cache_unauthorized_ttl.is_some();
+    if let Some(path) = args.authorization_config.as_deref().filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(path);
+        if let Some(gate) = AUTHORIZATION_CONFIG.into_iter().find(|gate| !gates.is_on(gate)) {
+            let why = format!(
+                "the feature gate {gate} is off; enable it, or configure authorization with --authorization-mode"
+            );
+            bail!(ConfigError::flag("authorization-config", why));
+        }
+        if given {
+            bail!(ConfigError::other(CONFLICT).in_kubernetes_words(CONFLICT));
+        }
+        return Ok(Authorization::File { path, policy_file });
+    }
+    let mut flags = Flags { policy_file, ..Flags::default() };
+    flags.modes = args.authorization_mode.iter().flatten().filter(|mode| !mode.is_empty()).cloned().collect();
+    if flags.modes.is_empty() {
+        flags.modes.push("AlwaysAllow".to_owned());
+    }
+    flags.webhook_config_file = args.authorization_webhook_config_file.clone().unwrap_or_default();
+    if let Some(version) = &args.authorization_webhook_version {
+        flags.webhook_version.clone_from(version);
+    }
+    for (flag, given, ttl) in [
+        (
+            "authorization-webhook-cache-authorized-ttl",
+            &args.authorization_webhook_cache_authorized_ttl,
+            &mut flags.authorized_ttl,
+        ),
+        (
+            "authorization-webhook-cache-unauthorized-ttl",
+            &args.authorization_webhook_cache_unauthorized_ttl,
+            &mut flags.unauthorized_ttl,
+        ),
+    ] {
+        if let Some(text) = given {
+            let nanos = api::time::parse_duration(text).map_err(|why| {
+                anyhow!("invalid argument {} for \"--{flag}\" flag: {why}", api::field::quote(text))
+            })?;
+            // A negative duration disables the cache, as zero does.
+            *ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+        }
+    }
+    Ok(Authorization::Flags(flags))
+}
+
+/// kube-apiserver disables anonymous requests, too, if flags select AlwaysAllow. AlwaysAllow in --authorization-config has no such
+/// effect.
+fn anonymous(args: &Args, authorization: &Authorization) -> Anonymous {
+    let allows_all = match authorization {
+        Authorization::Flags(flags) => flags.modes.iter().any(|mode| mode == "AlwaysAllow"),
+        Authorization::File { .. } => false,
+    };
+    if allows_all {
+        tracing::warn!(
+            "authorization mode AlwaysAllow lets every authenticated user do everything; set --authorization-mode=Node,RBAC"
+        );
+    }
+    if args.anonymous_auth == Some(true) && allows_all {
+        tracing::warn!(
+            "--anonymous-auth=true has no effect with authorization mode AlwaysAllow: anonymous requests are rejected"
+        );
+    }
+    if args.anonymous_auth.unwrap_or(true) && !allows_all { Anonymous::On } else { Anonymous::Off }
+}
+
+/// The methods that authenticate by a file: client certificates, static tokens and the front proxy.
+fn set_authentication(args: &Args, config: &mut Config) -> Result<()> {
+    config.authentication.client_ca =
+        args.client_ca_file.as_deref().map(|path| read_file("client-ca-file", path)).transpose()?;
+    config.files.client_ca.clone_from(&args.client_ca_file);
+    if let Some(path) = args.token_auth_file.as_deref() {
+        let bytes = read_file("token-auth-file", path)?;
+        config.authentication.static_tokens = Some(static_tokens(path, &bytes)?);
+        config.files.static_tokens = Some((path.to_owned(), bytes));
+    }
+    config.authentication.front_proxy =
+        args.request_header.front_proxy(config.authentication.client_ca.as_deref())?;
+    config.files.proxy_ca.clone_from(&args.request_header.requestheader_client_ca_file);
+    Ok(())
+}
+
+fn set_admission(args: &Args, gates: &FeatureGates, config: &mut Config) {
+    config.admission.enable = list_values(&args.enable_admission_plugins).to_vec();
+    config.admission.disable = list_values(&args.disable_admission_plugins).to_vec();
+    config.admission.configuration_file =
+        args.admission_control_config_file.clone().filter(|path| !path.as_os_str().is_empty());
+    config.admission.plugins.not_ready_toleration_seconds = args.default_not_ready_toleration_seconds;
+    config.admission.plugins.unreachable_toleration_seconds = args.default_unreachable_toleration_seconds;
+    config.admission.static_manifests = gates.is_on(STATIC_MANIFESTS);
+    config.admission.strict_manifests = args.strict_manifests;
+    config.admission.webhook_tokens = gates.is_on(WEBHOOK_TOKENS);
+}
+
+fn set_serving(args: &Args, config: &mut Config) -> Result<()> {
+    config.files.serving = args.tls_cert_file.clone().zip(args.tls_private_key_file.clone());
+    config.serving.tls = TlsOptions {
+        min_version: args.tls_min_version.clone(),
+        cipher_suites: list_values(&args.tls_cipher_suites).to_vec(),
+    };
+    config.serving.priority_and_fairness = args.enable_priority_and_fairness;
+    config.serving.max_in_flight = args.max_requests_inflight;
+    config.serving.max_mutating_in_flight = args.max_mutating_requests_inflight;
+    let nanos =
+        api::time::parse_duration(&args.request_timeout).map_err(|e| anyhow!("--request-timeout: {e}"))?;
+    config.serving.request_timeout = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
+    Ok(())
+}
+
+fn parse_service_ranges(texts: &str) -> Result<Vec<IpNet>> {
+    let mut out: Vec<IpNet> = Vec::new();
+    for text in texts.split(',') {
+        let net: IpNet = text.parse().map_err(|_| {
+            anyhow!("--service-cluster-ip-range: `{text}` is not a CIDR range such as 10.0.0.0/24")
+        })?;
+        if out.iter().any(|other| other.addr().is_ipv4() == net.addr().is_ipv4()) {
+            bail!("--service-cluster-ip-range: two ranges have the same IP family; give at most one of each");
+        }
+        out.push(net);
+    }
+    Ok(out)
+}
+
+fn static_tokens(path: &Path, bytes: &[u8]) -> Result<StaticTokens> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| anyhow!("--token-auth-file: `{}` is not UTF-8", path.display()))?;
+    let (tokens, warnings) =
+        StaticTokens::parse(&path.display().to_string(), text).context("--token-auth-file")?;
+    for warning in warnings {
+        tracing::warn!("--token-auth-file: {warning}");
+    }
+    Ok(tokens)
+}
+
+/// Reads `--tls-cert-file`, or the certificate in `--cert-dir`, which is created if it is missing.
+fn serving_certificate(args: &Args, ranges: &[IpNet]) -> Result<TlsIdentity> {
+    if let (Some(cert), Some(key)) = (&args.tls_cert_file, &args.tls_private_key_file) {
+        let text = |flag: &str, path: &Path| {
+            String::from_utf8(read_file(flag, path)?)
+                .map_err(|_| anyhow!("--{flag}: `{}` is not PEM", path.display()))
+        };
+        return Ok(TlsIdentity {
+            cert_pem: text("tls-cert-file", cert)?,
+            key_pem: text("tls-private-key-file", key)?,
+        });
+    }
+    let (cert, key) = (args.cert_dir.join("apiserver.crt"), args.cert_dir.join("apiserver.key"));
+    if let (Ok(cert_pem), Ok(key_pem)) = (std::fs::read_to_string(&cert), std::fs::read_to_string(&key)) {
+        return Ok(TlsIdentity { cert_pem, key_pem });
+    }
+    let now = unix_time();
+    let authority = pki::authority("portcullis-ca", now)?;
+    let mut ips = vec![args.advertise_address.unwrap_or(args.bind_address), IpAddr::from([127, 0, 0, 1])];
+    ips.extend(ranges.first().and_then(|net| net.hosts().next()));
+    let leaf = pki::serving(&authority, &dns_names(), &ips, now)?;
+    let identity =
+        TlsIdentity { cert_pem: format!("{}{}", leaf.cert_pem, authority.cert_pem), key_pem: leaf.key_pem };
+    std::fs::create_dir_all(&args.cert_dir)
+        .with_context(|| format!("--cert-dir: cannot create `{}`", args.cert_dir.display()))?;
+    crate::up::write_private(&key, &identity.key_pem)?;
+    crate::up::write_private(&cert, &identity.cert_pem)?;
+    Ok(identity)
+}
+
+/// Reads a key file. If that fails, the error also has kube-apiserver's message, which begins with `prefix`.
+fn read_key(flag: &'static str, path: &Path, prefix: &str) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| {
+        let shown = path.display();
+        let text = error.to_string();
+        let words = text.split(" (os error").next().unwrap_or_default().to_ascii_lowercase();
+        let refused = ConfigError::flag(flag, format!("cannot read `{shown}`: {text}"));
+        refused.in_kubernetes_words(format!("{prefix}open {shown}: {words}")).into()
+    })
+}
+
+/// The configuration of service account tokens; `None` if no flag configures them.
+fn token_config(args: &Args) -> Result<Option<TokenConfig>> {
+    let Some(signing) = &args.service_account_signing_key_file else {
+        if !args.service_account_key_file.is_empty() || !args.service_account_issuer.is_empty() {
+            bail!(
+                "--service-account-signing-key-file is required with --service-account-issuer and --service-account-key-file"
+            );
+        }
+        return Ok(None);
+    };
+    let mut errors: Vec<String> = Vec::new();
+    for (i, issuer) in args.service_account_issuer.iter().enumerate() {
+        if issuer.is_empty() {
+            errors.push("service-account-issuer should not be an empty string".to_owned());
+        } else if args.service_account_issuer.iter().take(i).any(|earlier| earlier == issuer) {
+            errors.push(format!("service-account-issuer {} is already specified", api::field::quote(issuer)));
+        }
+    }
+    if let Some(uri) = args.service_account_jwks_uri.as_deref().filter(|uri| !uri.is_empty())
+        && !uri.get(..8).is_some_and(|head| head.eq_ignore_ascii_case("https://"))
+    {
+        errors.push(if uri.starts_with(':') {
+            let quoted = api::field::quote(uri);
+            format!("service-account-jwks-uri must be a valid URL: parse {quoted}: missing protocol scheme")
+        } else {
+            format!("service-account-jwks-uri requires https scheme, parsed as: {uri}")
+        });
+    }
+    let keys =
+        args.service_account_key_file.iter().map(|path| read_key("service-account-key-file", path, ""));
+    let nanos = api::time::parse_duration(&args.service_account_max_token_expiration)
+        .map_err(|e| anyhow!("--service-account-max-token-expiration: {e}"))?;
+    if nanos != 0 && !(3600 * 1_000_000_000..=(1 << 32) * 1_000_000_000).contains(&nanos) {
+        bail!("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds");
+    }
+    if !errors.is_empty() {
+        bail!("{}", api::field::aggregate(&errors));
+    }
+    Ok(Some(TokenConfig {
+        issuers: args.service_account_issuer.iter().map(|i| i.as_str().into()).collect(),
+        signing_key: read_key(
+            "service-account-signing-key-file",
+            signing,
+            "failed to parse service-account-issuer-key-file: ",
+        )?,
+        keys: keys.collect::<Result<_>>()?,
+        audiences: list_values(&args.api_audiences).iter().map(|a| a.as_str().into()).collect(),
+        max_seconds: nanos / 1_000_000_000,
+        extend: args.service_account_extend_token_expiration,
+        jwks_uri: args.service_account_jwks_uri.clone().unwrap_or_default(),
+        lookup: args.service_account_lookup,
+    }))
+}
