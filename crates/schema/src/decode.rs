@@ -6,7 +6,6 @@
 //! does all that in one walk along the schema. [`fill`] adds the fields that Go writes even when they are absent (`resources: {}`,
 //! `containers: null`). It runs last, so that defaulting and validation see absent fields as absent.
 
-mod base64_go;
 mod fill;
 mod misfit;
 mod path;
@@ -17,7 +16,7 @@ mod unconvertible;
 use api::field::quote;
 use api::time::Timestamp;
 use value::quantity::Quantity;
-use value::{Map, Str, Value, write};
+use value::{Map, Str, Value, go, write};
 
 use crate::{Format, Kind, Object, Omit, Property, Schema, SchemaOr};
 
@@ -158,11 +157,6 @@ pub fn met_duplicates(schema: &Schema, duplicates: Vec<String>) -> Vec<String> {
     duplicates.into_iter().filter(|path| path::is_met(schema, path)).collect()
 }
 
-/// Decodes base64 as Go's decoder does. The error is the offset of the first invalid byte.
-pub fn bytes(text: &str) -> Result<Vec<u8>, usize> {
-    base64_go::decode(text.as_bytes())
-}
-
 struct Walk<'a> {
     words: Words,
     stack: Stack<'a>,
@@ -222,15 +216,15 @@ impl<'a> Walk<'a> {
                 let text = format!("number {}", literal(value));
                 self.type_error(&text, &schema.go_type());
             }
-            (Kind::String(Format::Bytes), Value::String(text)) => match base64_go::canonical(text) {
+            (Kind::String(Format::Bytes), Value::String(text)) => match go::base64::canonical(text) {
                 Ok(None) => {}
                 Ok(Some(canonical)) => *text = canonical.into(),
-                Err(at) => self.save(|| format!("illegal base64 data at input byte {at}")),
+                Err(error) => self.save(|| error.to_string()),
             },
             (Kind::String(Format::Bytes), Value::List(items)) => {
                 // Go also accepts a list of numbers as bytes.
                 match items.iter().map(byte).collect::<Result<Vec<u8>, _>>() {
-                    Ok(bytes) => *value = base64_go::encode(&bytes).into(),
+                    Ok(bytes) => *value = go::base64::STD.encode(&bytes).into(),
                     Err(found) => self.type_error(&found, "uint8"),
                 }
             }

@@ -5,9 +5,6 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
-
 use crate::time::days_in_month;
 use crate::{go, json};
 
@@ -291,18 +288,11 @@ impl Digits<'_> {
 
 /// Decodes standard base64, line breaks allowed. Bytes that are not UTF-8 become U+FFFD, as in JSON.
 fn binary(text: &str) -> Result<String, String> {
-    let symbols: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\n' | b'\r')).collect();
-    match BASE64.decode(symbols) {
+    match go::base64::STD.decode(text) {
         Ok(bytes) => Ok(json::lossy(&bytes).into_owned()),
         Err(_) => Err("!!binary value contains invalid base64 data".to_owned()),
     }
 }
-
-/// Go's decoder ignores the unused bits of the last character.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
-);
 
 /// Formats a float as goyaml does, from its shortest digits (`{:e}` of the float).
 pub(super) fn go_float(shortest: &str) -> String {
