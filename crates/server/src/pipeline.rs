@@ -88,7 +88,7 @@ struct ReceivedRequest<'a> {
 fn parse(method: &Method, path: &str, query: &str) -> (RequestInfo, Query) {
     // stage: parse
     let query = Query::parse(query);
-    (RequestInfo::parse(method, &percent_decode(path, false), &query), query)
+    (RequestInfo::parse(method, &percent_decode(path), &query), query)
 }
 
 /// Runs the stages that only network requests pass, then [`finish`].

@@ -5,7 +5,7 @@ mod offsets;
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::{Map, Str, Value};
+use crate::{Map, Str, Value, go};
 
 pub use offsets::offsets;
 
@@ -496,12 +496,8 @@ pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
 /// Quotes a byte as Go's error messages do.
 fn quoted(b: u8) -> String {
     match b {
-        b'\n' => r"'\n'".to_owned(),
-        b'\r' => r"'\r'".to_owned(),
-        b'\t' => r"'\t'".to_owned(),
-        0x20..=0x7e => format!("'{}'", char::from(b)),
-        0xa1..=0xff if b != 0xad => format!("'{}'", char::from(b)),
-        0x80.. => format!(r"'\u{b:04x}'"),
-        _ => format!(r"'\x{b:02x}'"),
+        b'\'' => r"'\''".to_owned(),
+        b'"' => r#"'"'"#.to_owned(),
+        _ => format!("'{}'", go::quote(char::from(b).encode_utf8(&mut [0; 2])).trim_matches('"')),
     }
 }

@@ -25,6 +25,20 @@ pub struct Url {
     raw_fragment: String,
 }
 
+/// The parameters of a query in order. Like Go's `ParseQuery`, skips those with a semicolon, which some parsers treat as a
+/// separator, and those with invalid percent escapes.
+pub fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
+    query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')).filter_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((unescape_text(key, UrlPart::Query).ok()?, unescape_text(value, UrlPart::Query).ok()?))
+    })
+}
+
+/// Go's `QueryEscape`.
+pub fn query_escape(text: &str) -> String {
+    escape(text.as_bytes(), UrlPart::Query)
+}
+
 /// The part of a URL, which decides the characters to escape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UrlPart {
@@ -299,16 +313,7 @@ impl Url {
     /// Query parameters in order of first appearance; malformed ones are dropped.
     pub fn query(&self) -> Vec<(String, Vec<String>)> {
         let mut parameters: Vec<(String, Vec<String>)> = Vec::new();
-        for pair in self.raw_query.split('&') {
-            if pair.is_empty() || pair.contains(';') {
-                continue;
-            }
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (Ok(key), Ok(value)) =
-                (unescape_text(key, UrlPart::Query), unescape_text(value, UrlPart::Query))
-            else {
-                continue;
-            };
+        for (key, value) in query_pairs(&self.raw_query) {
             match parameters.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, values)) => values.push(value),
                 None => parameters.push((key, vec![value])),
