@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use api::field::{FieldError, FieldErrorKind, FieldErrors, quote};
 use api::validation::fields::{At, Report};
-use cel::schema::{Schema, SchemaHints, SchemaTypes};
+use cel::schema::{CelSchema, SchemaHints, SchemaTypes};
 use cel::{Activation, Env, ErrorKind, Program, Type, Val, Version};
 use value::{BudgetEnded, Str, Value};
 
@@ -53,7 +53,7 @@ pub struct Compilation {
     pub rules: Vec<CompiledRule>,
     /// How often a value of this schema can occur in one request.
     pub max_cardinality: u64,
-    schema: Arc<Schema>,
+    schema: Arc<CelSchema>,
     env: Env,
     optional_env: Env,
 }
@@ -78,7 +78,7 @@ fn compilation(
     resource: bool,
     estimate: bool,
 ) -> Option<Compilation> {
-    let types = Schema::from_openapi(schema, SELF_TYPE, resource)?;
+    let types = CelSchema::from_openapi(schema, SELF_TYPE, resource)?;
     let declared = types.declared_type();
     let base = BASE.with_types(Arc::new(SchemaTypes::new([Arc::clone(&types)])));
     let env = base.with_variables([("self", declared.clone()), ("oldSelf", declared.clone())]);

@@ -16,7 +16,7 @@ pub use error::{Error, ErrorKind};
 
 use crate::cost::runtime::CostRule;
 use crate::lib::Ext;
-use crate::lib::authz::Authorizer;
+use crate::lib::authz::AuthorizerBackend;
 use crate::plan::node::{ConstantMembers, ListNode, MapNode, PlanNode, StructNode};
 use crate::val::{MapEntries, MapVal, ObjectVal, Steps, TruncatedVal, Val, equal, equal_nested};
 use value::Str;
@@ -26,7 +26,7 @@ pub type EvalResult<'a> = Result<Val<'a>, Error>;
 
 /// Context that functions may need besides their arguments.
 pub(crate) struct CallContext<'a> {
-    pub(crate) authorizer: Option<&'a dyn Authorizer>,
+    pub(crate) authorizer: Option<&'a dyn AuthorizerBackend>,
     /// Counts the work of walking through values.
     pub(crate) steps: Steps<'a>,
 }
