@@ -16,7 +16,7 @@
 //! assert_eq!(evaluation.cost, 4);
 //! ```
 //!
-//! The crate does no I/O and reads no clock. Authorization checks are decided by an [`authz::AuthorizerBackend`].
+//! The crate does no I/O and reads no clock. Authorization checks are decided by an [`authz::RecordedDecisions`].
 
 #![warn(missing_docs)]
 

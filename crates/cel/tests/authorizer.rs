@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use cel::authz::{
-    AuthorizerBackend, AuthorizerCheck, CheckDecision, CheckTarget, ResourceTarget, authorizer,
+    AuthorizerCheck, CheckDecision, CheckTarget, RecordedDecisions, ResourceTarget, authorizer,
     authorizer_type,
 };
 use cel::{Activation, Env, ErrorKind, PER_CALL_LIMIT, Version};
@@ -15,7 +15,7 @@ use cel::{Activation, Env, ErrorKind, PER_CALL_LIMIT, Version};
 #[derive(Default)]
 struct Memo(Mutex<HashMap<AuthorizerCheck, CheckDecision>>);
 
-impl AuthorizerBackend for Memo {
+impl RecordedDecisions for Memo {
     fn check(&self, check: &AuthorizerCheck) -> Option<CheckDecision> {
         self.0.lock().ok()?.get(check).cloned()
     }

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cel::authz::{self, AuthorizerBackend, AuthorizerCheck, CheckDecision};
+use cel::authz::{self, AuthorizerCheck, CheckDecision, RecordedDecisions};
 use cel::batch::{ExpressionBatch, VARIABLES, show};
 use cel::device::{DeviceSelector, DeviceSelectorError, SelectableDevice};
 use cel::schema::{CelSchema, SchemaTypes};
@@ -28,7 +28,7 @@ const OBJECT: &str = r#"{
 /// Allows `get`, fails at `fail`, and denies everything else.
 struct OnlyGet;
 
-impl AuthorizerBackend for OnlyGet {
+impl RecordedDecisions for OnlyGet {
     fn check(&self, check: &AuthorizerCheck) -> Option<CheckDecision> {
         let error = (check.verb == "fail").then(|| "the authorizer is down".into());
         Some(CheckDecision { allowed: check.verb == "get", reason: "only get".into(), error })

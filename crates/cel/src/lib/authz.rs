@@ -13,7 +13,7 @@ use crate::eval::{CallContext, Error, ErrorKind, EvalResult};
 use crate::val::Val;
 
 /// Decides authorization checks from recorded decisions.
-pub trait AuthorizerBackend: Sync {
+pub trait RecordedDecisions: Sync {
     /// The decision, or `None` if it is not known yet.
     fn check(&self, check: &AuthorizerCheck) -> Option<CheckDecision>;
 }
