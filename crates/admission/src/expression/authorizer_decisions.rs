@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use api::Status;
 use authn::User;
 use authz::{AuthorizationAttributes, Decision as Verdict, Selector};
-use cel::authz::{AuthorizerBackend, AuthorizerCheck, CheckDecision, CheckTarget};
+use cel::authz::{AuthorizerCheck, CheckDecision, CheckTarget, RecordedDecisions};
 use value::Str;
 
 use super::EvaluationPause;
@@ -19,7 +19,7 @@ pub struct AuthorizerDecisions {
     answers: Mutex<HashMap<AuthorizerCheck, CheckDecision>>,
 }
 
-impl AuthorizerBackend for AuthorizerDecisions {
+impl RecordedDecisions for AuthorizerDecisions {
     fn check(&self, check: &AuthorizerCheck) -> Option<CheckDecision> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(check).cloned()
     }
