@@ -27,7 +27,7 @@ pub fn is_base64(text: &str) -> bool {
         && body.bytes().all(is_symbol)
 }
 
-/// Format `date`: `2006-01-02`.
+/// Format `date`: an existing day, written as `2006-01-02`.
 pub fn is_date(text: &str) -> bool {
     let mut parts = text.split('-');
     let mut number = |length: usize| {

@@ -27,7 +27,7 @@ pub struct Base64Encoding {
     padded: bool,
 }
 
-/// Go's `base64.StdEncoding`.
+/// Go's `base64.StdEncoding`: padded, with `+` and `/`.
 pub const STD: Base64Encoding = Base64Encoding {
     engine: GeneralPurpose::new(
         &alphabet::STANDARD,
@@ -37,7 +37,7 @@ pub const STD: Base64Encoding = Base64Encoding {
     padded: true,
 };
 
-/// Go's `base64.RawURLEncoding`.
+/// Go's `base64.RawURLEncoding`: without padding, with `-` and `_`.
 pub const RAW_URL: Base64Encoding = Base64Encoding {
     engine: GeneralPurpose::new(
         &alphabet::URL_SAFE,

@@ -34,7 +34,7 @@ pub fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Go's `QueryEscape`.
+/// Go's `QueryEscape`: a space becomes `+`.
 pub fn query_escape(text: &str) -> String {
     escape(text.as_bytes(), UrlPart::Query)
 }
@@ -279,7 +279,7 @@ impl Url {
         escape(&self.path, UrlPart::Path)
     }
 
-    /// The fragment, unescaped.
+    /// The fragment without the `#`, unescaped.
     pub fn fragment(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.fragment)
     }
