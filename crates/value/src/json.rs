@@ -110,7 +110,7 @@ struct JsonReader<'a> {
     error: Option<Error>,
 }
 
-impl<'a> JsonReader<'a> {
+impl JsonReader<'_> {
     fn whole(&mut self) -> Result<Value, ReadFailed> {
         self.value(ValueDestination::Item)?;
         self.space();
