@@ -244,7 +244,7 @@ fn node(checked: &CheckedAst, expr: &Expr, depth: usize, out: &mut String) {
         }
         ExprKind::List { elements, .. } => {
             bracketed(["[", "]"], elements, depth, out, |element, out| {
-                node(checked, element, depth + 1, out)
+                node(checked, element, depth + 1, out);
             });
         }
         ExprKind::Map(entries) => bracketed(["{", "}"], entries, depth, out, |entry, out| {

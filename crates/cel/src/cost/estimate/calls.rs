@@ -157,7 +157,6 @@ impl<'c> Coster<'c> {
     }
 
     /// Calls of the strings extension and of Kubernetes' regex and format libraries.
-    #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
     fn string_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
         let OverloadCall { function, target, args, .. } = call;
         let size = |arg: &Arg<'c>| self.hinted(arg);
@@ -225,7 +224,6 @@ impl<'c> Coster<'c> {
     }
 
     /// Calls of the IP and CIDR libraries.
-    #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
     fn network_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
         let OverloadCall { function, overload, target, args, .. } = call;
         let size = |arg: &Arg<'c>| self.hinted(arg);
