@@ -1,3 +1,3 @@
 //! Quantities, re-exported from [`value::quantity`].
 
-pub use value::quantity::{Format, Quantity, QuantityError};
+pub use value::quantity::{Quantity, QuantityError, QuantityFormat};

@@ -95,6 +95,7 @@ impl User {
 
 /// Service accounts as users.
 pub mod service_account {
+    use value::names::{is_dns1123_label, is_dns1123_subdomain};
     use value::{Str, format_smolstr};
 
     use super::{User, names};
@@ -125,16 +126,7 @@ pub mod service_account {
     pub fn split(username: &str) -> Option<(&str, &str)> {
         let rest = username.strip_prefix(names::SERVICE_ACCOUNT_PREFIX)?;
         let (namespace, name) = rest.split_once(':')?;
-        let namespace_ok = namespace.len() <= 63 && is_dns_label(namespace);
-        let name_ok = name.len() <= 253 && name.split('.').all(is_dns_label);
-        (namespace_ok && name_ok).then_some((namespace, name))
-    }
-
-    fn is_dns_label(text: &str) -> bool {
-        let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
-        !text.is_empty()
-            && text.bytes().all(|c| inner(c) || c == b'-')
-            && text.bytes().next().is_some_and(inner)
-            && text.bytes().next_back().is_some_and(inner)
+        let valid = is_dns1123_label(namespace).is_empty() && is_dns1123_subdomain(name).is_empty();
+        valid.then_some((namespace, name))
     }
 }

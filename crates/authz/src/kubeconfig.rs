@@ -8,9 +8,8 @@ mod users;
 use std::fmt;
 
 use api::field::{aggregate, quote};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use value::{Str, Value, yaml};
+use value::go::url::Url;
+use value::{Str, Value, go, yaml};
 
 pub use users::KubeconfigUsers;
 
@@ -223,15 +222,16 @@ fn check_cluster(name: &str, cluster: &Value, files: FileLookup<'_>, errors: &mu
         errors.push(format!("no server found for cluster {}", quote(name)));
     }
     if let Some(proxy) = cluster.str_at(&["proxy-url"]).filter(|proxy| !proxy.is_empty()) {
-        let scheme = proxy.split_once("://").map_or("", |(scheme, _)| scheme);
-        if !matches!(scheme, "http" | "https" | "socks5") {
-            errors.push(format!(
-                "invalid 'proxy-url' {} for cluster {}: unsupported scheme {}, must be http, https, or socks5",
-                quote(proxy),
-                quote(name),
-                quote(scheme)
-            ));
-        }
+        let problem = match Url::parse(proxy) {
+            Err(_) => Some(format!("could not parse: {proxy}")),
+            Ok(url) if matches!(url.scheme.as_str(), "http" | "https" | "socks5") => None,
+            Ok(url) => {
+                Some(format!("unsupported scheme {}, must be http, https, or socks5", quote(&url.scheme)))
+            }
+        };
+        errors.extend(problem.map(|problem| {
+            format!("invalid 'proxy-url' {} for cluster {}: {problem}", quote(proxy), quote(name))
+        }));
     }
     if has(cluster, "certificate-authority") && has(cluster, "certificate-authority-data") {
         errors.push(format!(
@@ -374,7 +374,7 @@ fn check_list(config: &Value, (list, inner, owner, texts, bools, data): FieldTab
             match object.get(field) {
                 None | Some(Value::Null) => {}
                 Some(Value::String(text)) => {
-                    decode(text).map_err(|at| format!("illegal base64 data at input byte {at}"))?;
+                    go::base64::STD.decode(text).map_err(|error| error.to_string())?;
                 }
                 Some(other) => {
                     return Err(unmarshal_error(other, owner, &format!("{list}.{inner}.{field}"), "[]uint8"));
@@ -398,19 +398,12 @@ fn unmarshal_error(value: &Value, owner: &str, path: &str, expected: &str) -> St
     format!("json: cannot unmarshal {kind} into Go struct field {owner}.{path} of type {expected}")
 }
 
-/// Decodes base64 like Go's JSON decoder. The error is the byte offset.
-fn decode(text: &str) -> Result<Vec<u8>, usize> {
-    let text: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
-    STANDARD.decode(&text).map_err(|error| match error {
-        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
-    })
-}
-
 /// Inline data takes precedence over a file.
 fn material(object: &Value, file: &str, data: &str) -> Option<PemSource> {
-    if let Some(bytes) =
-        object.str_at(&[data]).filter(|text| !text.is_empty()).and_then(|text| decode(text).ok())
+    if let Some(bytes) = object
+        .str_at(&[data])
+        .filter(|text| !text.is_empty())
+        .and_then(|text| go::base64::STD.decode(text).ok())
     {
         return Some(PemSource::Inline(bytes));
     }

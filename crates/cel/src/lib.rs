@@ -16,7 +16,7 @@
 //! assert_eq!(evaluation.cost, 4);
 //! ```
 //!
-//! The crate does no I/O and reads no clock. Authorization checks are decided by an [`authz::Authorizer`].
+//! The crate does no I/O and reads no clock. Authorization checks are decided by an [`authz::RecordedDecisions`].
 
 #![warn(missing_docs)]
 
@@ -52,4 +52,4 @@ pub mod pattern {
 pub use syntax::source::{Issue, Issues, Location, Source};
 pub use syntax::token::is_reserved;
 pub use types::Type;
-pub use val::{LazyFields, ListVal, MapEntries, MapVal, ObjectVal, Tag, Text, Timestamp, Val};
+pub use val::{CelTimestamp, LazyFields, ListVal, MapEntries, MapVal, ObjectVal, Tag, Text, Val};

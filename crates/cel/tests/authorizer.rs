@@ -6,16 +6,17 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use cel::authz::{
-    Authorizer, AuthorizerCheck, AuthorizerDecision, CheckTarget, ResourceTarget, authorizer, authorizer_type,
+    AuthorizerCheck, CheckDecision, CheckTarget, RecordedDecisions, ResourceTarget, authorizer,
+    authorizer_type,
 };
 use cel::{Activation, Env, ErrorKind, PER_CALL_LIMIT, Version};
 
 /// An authorizer with recorded decisions.
 #[derive(Default)]
-struct Memo(Mutex<HashMap<AuthorizerCheck, AuthorizerDecision>>);
+struct Memo(Mutex<HashMap<AuthorizerCheck, CheckDecision>>);
 
-impl Authorizer for Memo {
-    fn check(&self, check: &AuthorizerCheck) -> Option<AuthorizerDecision> {
+impl RecordedDecisions for Memo {
+    fn check(&self, check: &AuthorizerCheck) -> Option<CheckDecision> {
         self.0.lock().ok()?.get(check).cloned()
     }
 }
@@ -27,7 +28,7 @@ fn env() -> Env {
 /// Evaluates until all checks are decided; returns the result, the checks and the cost of the last run.
 fn evaluate(
     expr: &str,
-    answer: impl Fn(&AuthorizerCheck) -> AuthorizerDecision,
+    answer: impl Fn(&AuthorizerCheck) -> CheckDecision,
 ) -> (String, Vec<AuthorizerCheck>, u64) {
     let env = env();
     let program = env.compile(expr).unwrap().program().unwrap();
@@ -50,8 +51,8 @@ fn evaluate(
     }
 }
 
-fn allow(_: &AuthorizerCheck) -> AuthorizerDecision {
-    AuthorizerDecision { allowed: true, reason: "because".into(), error: None }
+fn allow(_: &AuthorizerCheck) -> CheckDecision {
+    CheckDecision { allowed: true, reason: "because".into(), error: None }
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn a_check_is_requested_once_and_its_decision_is_used() {
 
 #[test]
 fn errors_and_reasons_of_decisions_are_visible() {
-    let broken = |_: &AuthorizerCheck| AuthorizerDecision {
+    let broken = |_: &AuthorizerCheck| CheckDecision {
         allowed: false,
         reason: "no".into(),
         error: Some("down".into()),

@@ -12,10 +12,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cel::authz::{self, Authorizer, AuthorizerCheck, AuthorizerDecision};
+use cel::authz::{self, AuthorizerCheck, CheckDecision, RecordedDecisions};
 use cel::batch::{ExpressionBatch, VARIABLES, show};
 use cel::device::{DeviceSelector, DeviceSelectorError, SelectableDevice};
-use cel::schema::{Schema, SchemaTypes};
+use cel::schema::{CelSchema, SchemaTypes};
 use cel::{Activation, Env, PER_CALL_LIMIT, Type, Val, Version};
 use pages::{Page, pages};
 use value::{Value, json, yaml};
@@ -28,17 +28,17 @@ const OBJECT: &str = r#"{
 /// Allows `get`, fails at `fail`, and denies everything else.
 struct OnlyGet;
 
-impl Authorizer for OnlyGet {
-    fn check(&self, check: &AuthorizerCheck) -> Option<AuthorizerDecision> {
+impl RecordedDecisions for OnlyGet {
+    fn check(&self, check: &AuthorizerCheck) -> Option<CheckDecision> {
         let error = (check.verb == "fail").then(|| "the authorizer is down".into());
-        Some(AuthorizerDecision { allowed: check.verb == "get", reason: "only get".into(), error })
+        Some(CheckDecision { allowed: check.verb == "get", reason: "only get".into(), error })
     }
 }
 
 /// Variables and schema that the page has declared so far.
 struct Said {
     variables: BTreeMap<String, Value>,
-    schema: Option<Arc<Schema>>,
+    schema: Option<Arc<CelSchema>>,
 }
 
 impl Said {
@@ -143,7 +143,7 @@ fn check(page: &Page) {
         if let Some(name) = info.strip_prefix("yaml ") {
             let value = yaml::document(body.as_bytes()).unwrap().value;
             if name == "schema" {
-                said.schema = Some(Schema::from_openapi(&value, "selfType", true).unwrap());
+                said.schema = Some(CelSchema::from_openapi(&value, "selfType", true).unwrap());
             } else {
                 said.variables.insert(name.to_owned(), value);
             }

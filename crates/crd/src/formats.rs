@@ -1,12 +1,14 @@
 //! Validates the string formats of schemas as Kubernetes' validation library (go-openapi/strfmt) does.
 
-use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use api::time::parse_duration;
 use cel::pattern::Pattern;
 use value::Value;
-use value::text::bad_percent_escape;
+use value::go::netip::{parse_addr, parse_cidr_sloppy, parse_ip_sloppy};
+use value::go::url::Url;
+use value::names::{is_dns1123_label, is_dns1123_subdomain};
+use value::strfmt;
 
 use api::validation::fields::Read;
 
@@ -70,14 +72,14 @@ pub(super) fn is_of_strings(format: &str) -> bool {
 pub(super) fn is_valid(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
-        "uri" => is_request_uri(text),
+        "uri" => Url::parse_request_uri(text).is_ok(),
         "email" => is_email(text),
         "hostname" => is_hostname(text),
-        "ipv4" => text.contains('.') && is_ip(text),
-        "ipv6" => text.contains(':') && is_ip(text),
-        "cidr" => is_cidr(text),
+        "ipv4" => text.contains('.') && parse_ip_sloppy(text).is_some(),
+        "ipv6" => text.contains(':') && parse_addr(text).is_ok_and(|(_, has_zone)| !has_zone),
+        "cidr" => parse_cidr_sloppy(text).is_some(),
         "mac" => is_mac(text),
-        "uuid" => matches(&UUID, text),
+        "uuid" => strfmt::is_uuid(text),
         "uuid3" => matches(&UUID3, text),
         "uuid4" => matches(&UUID4, text),
         "uuid5" => matches(&UUID5, text),
@@ -88,12 +90,12 @@ pub(super) fn is_valid(format: &str, text: &str) -> bool {
         "ssn" => matches(&SSN, text),
         "hexcolor" => matches(&HEX_COLOR, text),
         "rgbcolor" => matches(&RGB_COLOR, text),
-        "byte" => matches(&BASE64, text),
-        "date" => is_date(text),
+        "byte" => strfmt::is_base64(text),
+        "date" => strfmt::is_date(text),
         "duration" => is_duration(text),
-        "datetime" => is_date_time(text),
-        "k8sshortname" => text.len() <= 63 && matches(&SHORT_NAME, text),
-        "k8slongname" => text.len() <= 253 && matches(&LONG_NAME, text),
+        "datetime" => strfmt::is_date_time(text),
+        "k8sshortname" => is_dns1123_label(text).is_empty(),
+        "k8slongname" => is_dns1123_subdomain(text).is_empty(),
         _ => true,
     }
 }
@@ -107,20 +109,15 @@ macro_rules! patterns {
 patterns! {
     HOST_CHARACTERS = r"^[a-zA-Z0-9\p{S}\p{L}]*$";
     LETTERS = r"^[a-zA-Z\p{L}]*$";
-    UUID = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
     UUID3 = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
     UUID4 = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
     UUID5 = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}$";
     SSN = r"^\d{3}[- ]?\d{2}[- ]?\d{4}$";
     HEX_COLOR = r"^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$";
     RGB_COLOR = r"^rgb\(\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*,\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*\)$";
-    BASE64 = r"^(?:[A-Za-z0-9+\/]{4})*(?:[A-Za-z0-9+\/]{2}==|[A-Za-z0-9+\/]{3}=|[A-Za-z0-9+\/]{4})$";
     CREDIT_CARD = r"^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|(222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}|6[27][0-9]{14})$";
     ISBN10 = r"^(?:[0-9]{9}X|[0-9]{10})$";
     ISBN13 = r"^(?:[0-9]{13})$";
-    TIME = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$";
-    SHORT_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-    LONG_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 }
 
 fn matches(pattern: &Lazy, text: &str) -> bool {
@@ -145,41 +142,6 @@ fn is_hostname(text: &str) -> bool {
     last.chars().count() >= 2 && matches(&LETTERS, last) && head.split('.').all(label)
 }
 
-/// An address as Go's lenient parser reads it: numbers with leading zeros are decimal.
-fn is_ip(text: &str) -> bool {
-    let text = match text.rsplit_once(':') {
-        Some((head, tail)) if tail.contains('.') => match plain_v4(tail) {
-            Some(tail) => format!("{head}:{tail}"),
-            None => return false,
-        },
-        Some(_) => text.to_owned(),
-        None => match plain_v4(text) {
-            Some(text) => text,
-            None => return false,
-        },
-    };
-    text.parse::<IpAddr>().is_ok()
-}
-
-/// Removes the leading zeros of four decimal numbers; `None` for other text.
-fn plain_v4(text: &str) -> Option<String> {
-    let parts: Option<Vec<String>> = text
-        .split('.')
-        .map(|part| {
-            let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-            digits.then(|| part.parse::<u8>().ok()).flatten().map(|n| n.to_string())
-        })
-        .collect();
-    parts.filter(|parts| parts.len() == 4).map(|parts| parts.join("."))
-}
-
-fn is_cidr(text: &str) -> bool {
-    let Some((address, bits)) = text.split_once('/') else { return false };
-    let most = if address.contains(':') { 128 } else { 32 };
-    let digits = !bits.is_empty() && bits.len() <= 3 && bits.bytes().all(|b| b.is_ascii_digit());
-    digits && is_ip(address) && bits.parse::<u16>().is_ok_and(|bits| bits <= most)
-}
-
 /// Addresses of 6, 8 or 20 bytes, as pairs of hex digits separated by `:` or `-`, or as groups of four separated by `.`.
 fn is_mac(text: &str) -> bool {
     let is_hex = |part: &str| part.bytes().all(|b| b.is_ascii_hexdigit());
@@ -188,64 +150,6 @@ fn is_mac(text: &str) -> bool {
         counts.contains(&parts.len()) && parts.iter().all(|part| part.len() == width && is_hex(part))
     };
     groups(':', 2, &[6, 8, 20]) || groups('-', 2, &[6, 8, 20]) || groups('.', 4, &[3, 4, 10])
-}
-
-/// An absolute URI or an absolute path, as accepted by `net/url.ParseRequestURI`.
-fn is_request_uri(text: &str) -> bool {
-    if text.is_empty() || text.bytes().any(|b| b < 0x20 || b == 0x7f) {
-        return false;
-    }
-    if text == "*" {
-        return true;
-    }
-    let (scheme, rest) = match text.split_once(':') {
-        Some((scheme, rest)) if is_scheme(scheme) => (scheme, rest),
-        _ => ("", text),
-    };
-    let path = rest.split('?').next().unwrap_or_default();
-    if !path.starts_with('/') {
-        // An opaque URI such as `mailto:x` requires a scheme.
-        return !scheme.is_empty();
-    }
-    let path = match path.strip_prefix("//").filter(|_| !scheme.is_empty()) {
-        Some(after) => {
-            let (authority, path) = match after.find('/') {
-                Some(at) => (after.get(..at).unwrap_or_default(), after.get(at..).unwrap_or_default()),
-                None => (after, ""),
-            };
-            if !is_authority(authority) {
-                return false;
-            }
-            path
-        }
-        None => path,
-    };
-    bad_percent_escape(path).is_none()
-}
-
-fn is_scheme(text: &str) -> bool {
-    text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
-}
-
-fn is_authority(text: &str) -> bool {
-    let host = text.rsplit_once('@').map_or(text, |(_, host)| host);
-    let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((name, port)) => (name, port),
-            None => return false,
-        },
-        None => match host.rsplit_once(':') {
-            Some((name, port)) if !name.contains(':') => (name, host.get(name.len()..).map_or(port, |p| p)),
-            Some(_) => return false,
-            None => (host, ""),
-        },
-    };
-    let port_is_right =
-        port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()));
-    port_is_right
-        && !name.contains([' ', '"', '<', '>', '\\', '^', '`', '{', '|', '}'])
-        && bad_percent_escape(name).is_none()
 }
 
 /// One address, with or without a name and angle brackets, as accepted by `net/mail.ParseAddress`.
@@ -306,41 +210,6 @@ fn is_credit_card(text: &str) -> bool {
         })
         .sum();
     sum.is_multiple_of(10)
-}
-
-fn is_date(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('-').collect();
-    let [year, month, day] = parts.as_slice() else { return false };
-    let number = |part: &str, width: usize| {
-        (part.len() == width && part.bytes().all(|b| b.is_ascii_digit()))
-            .then(|| part.parse::<u32>().ok())
-            .flatten()
-    };
-    let (Some(year), Some(month), Some(day)) = (number(year, 4), number(month, 2), number(day, 2)) else {
-        return false;
-    };
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let days = match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if leap => 29,
-        2 => 28,
-        1..=12 => 31,
-        _ => return false,
-    };
-    (1..=days).contains(&day)
-}
-
-fn is_date_time(text: &str) -> bool {
-    let lower = text.to_lowercase();
-    let mut parts = lower.split('t');
-    let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
-    let within = |from: usize, most: &str| time.get(from..from + 2).is_some_and(|part| part <= most);
-    text.len() >= 4
-        && is_date(date)
-        && matches(&TIME, time)
-        && within(0, "23")
-        && within(3, "59")
-        && within(6, "59")
 }
 
 /// The accepted spellings of each time unit. A longer word that starts with the last spelling is also accepted.

@@ -10,7 +10,7 @@ use crate::claim::PendingClaim;
 use crate::error::Error;
 use crate::inventory::{Inventory, UnusablePool};
 use crate::node::CandidateNode;
-use crate::search::DeviceSearch;
+use crate::search::{DeviceCatalog, DeviceSearch};
 use crate::selectors::{SelectorCache, SelectorEvaluator};
 use crate::usage::{self, Usage};
 
@@ -126,11 +126,9 @@ impl DeviceAllocator {
         let mut search = DeviceSearch::new(
             claims,
             &reachable,
-            &self.classes,
-            &self.inventory,
+            DeviceCatalog { classes: &self.classes, inventory: &self.inventory, gates: self.gates },
             &mut self.usage,
             SelectorEvaluator::new(&mut self.selectors, budget),
-            self.gates,
         )?;
         let found = search.run();
         let chosen = search.finish();

@@ -21,6 +21,14 @@ use crate::inventory::{DeviceIndex, Inventory, PublishedDevice, Reachable, Unusa
 use crate::selectors::SelectorEvaluator;
 use crate::usage::{DeviceHolding, Usage};
 
+/// The classes and devices of the cluster, and the features that claims may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceCatalog<'s> {
+    pub(crate) classes: &'s HashMap<Str, DeviceClass>,
+    pub(crate) inventory: &'s Inventory,
+    pub(crate) gates: DraGates,
+}
+
 /// The state of a search.
 pub(crate) struct DeviceSearch<'s> {
     claims: &'s [PendingClaim],
@@ -84,16 +92,14 @@ impl<'s> DeviceSearch<'s> {
     pub(crate) fn new(
         claims: &'s [PendingClaim],
         reachable: &'s Reachable,
-        classes: &'s HashMap<Str, DeviceClass>,
-        inventory: &'s Inventory,
+        catalog: DeviceCatalog<'s>,
         usage: &'s mut Usage,
         evaluator: SelectorEvaluator<'s>,
-        gates: DraGates,
     ) -> Result<Self, Error> {
         let mut search = DeviceSearch {
             claims,
             candidates: &reachable.devices,
-            inventory,
+            inventory: catalog.inventory,
             usage,
             evaluator,
             plans: Vec::with_capacity(claims.len()),
@@ -108,7 +114,7 @@ impl<'s> DeviceSearch<'s> {
             for request in &claim.requests {
                 let mut choices = Vec::with_capacity(request.choices.len());
                 for choice in &request.choices {
-                    choices.push(search.plan(claim, choice, reachable, classes, gates)?);
+                    choices.push(search.plan(claim, choice, reachable, catalog)?);
                 }
                 least += choices.iter().map(|plan| plan.count).min().unwrap_or(0);
                 plans.push(choices);
@@ -128,19 +134,18 @@ impl<'s> DeviceSearch<'s> {
         claim: &PendingClaim,
         choice: &Choice,
         reachable: &Reachable,
-        classes: &'s HashMap<Str, DeviceClass>,
-        gates: DraGates,
+        catalog: DeviceCatalog<'s>,
     ) -> Result<ChoicePlan<'s>, Error> {
         let wrong =
             |reason: String| Error::Request { claim: claim.id.clone(), request: choice.own_name(), reason };
-        if choice.mentions_admin && !gates.admin_access {
+        if choice.mentions_admin && !catalog.gates.admin_access {
             return Err(wrong("admin access is requested, but the feature is disabled".to_owned()));
         }
-        if choice.capacity.is_some() && !gates.consumable_capacity {
+        if choice.capacity.is_some() && !catalog.gates.consumable_capacity {
             let reason = "has capacity requests, but the DRAConsumableCapacity feature is disabled";
             return Err(wrong(reason.to_owned()));
         }
-        let Some(class) = classes.get(&choice.class) else {
+        let Some(class) = catalog.classes.get(&choice.class) else {
             let name = &choice.class;
             return Err(wrong(format!(
                 "could not retrieve device class {name}: deviceclass.resource.k8s.io \"{name}\" not found"
@@ -173,10 +178,10 @@ impl<'s> DeviceSearch<'s> {
                     )));
                 }
                 let mut all = Vec::new();
-                let world = SearchContext { candidates: self.candidates, inventory: self.inventory };
+                let context = SearchContext { candidates: self.candidates, inventory: self.inventory };
                 for at in 0..self.candidates.len() {
                     self.count_step()?;
-                    if plan.fit(&world, &mut self.evaluator, claim, choice, at)?.is_some() {
+                    if plan.fit(&context, &mut self.evaluator, claim, choice, at)?.is_some() {
                         all.push(at);
                     }
                 }
@@ -346,7 +351,8 @@ impl<'s> DeviceSearch<'s> {
         let Some(shares) = self.fit_at(index, claim, choice, at)? else { return Ok(None) };
         if !choice.admin {
             let has_room = shares.iter().all(|share| {
-                self.usage.taken(device, &share.capacity).saturating_add(share.amount.nanos()) <= share.total
+                self.usage.consumed_capacity(device, &share.capacity).saturating_add(share.amount.nanos())
+                    <= share.total
             });
             if device.allows_multiple && !has_room {
                 return Ok(None);
@@ -404,8 +410,8 @@ impl<'s> DeviceSearch<'s> {
         at: usize,
     ) -> Result<Option<TakenShares>, Error> {
         let Some(plan) = plan_mut(&mut self.plans, index) else { return Ok(None) };
-        let world = SearchContext { candidates: self.candidates, inventory: self.inventory };
-        plan.fit(&world, &mut self.evaluator, claim, choice, at)
+        let context = SearchContext { candidates: self.candidates, inventory: self.inventory };
+        plan.fit(&context, &mut self.evaluator, claim, choice, at)
     }
 
     fn take(&mut self, index: ChoiceIndex, nth: usize, at: usize, chosen: ChosenDevice) {

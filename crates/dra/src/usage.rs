@@ -66,7 +66,7 @@ impl Usage {
     }
 
     /// Amount in use of a capacity, in billionths.
-    pub(crate) fn taken(&self, device: &PublishedDevice, capacity: &str) -> i128 {
+    pub(crate) fn consumed_capacity(&self, device: &PublishedDevice, capacity: &str) -> i128 {
         self.of(device).and_then(|usage| usage.taken.get(capacity)).copied().unwrap_or(0)
     }
 

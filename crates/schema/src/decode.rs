@@ -6,7 +6,6 @@
 //! does all that in one walk along the schema. [`fill`] adds the fields that Go writes even when they are absent (`resources: {}`,
 //! `containers: null`). It runs last, so that defaulting and validation see absent fields as absent.
 
-mod base64_go;
 mod empty;
 mod fill;
 mod path;
@@ -18,7 +17,7 @@ mod unconvertible;
 
 use api::time::Timestamp;
 use value::quantity::Quantity;
-use value::{Map, Str, Value, write};
+use value::{Map, Str, Value, go, write};
 
 use crate::{Object, Schema, SchemaOr, StringEncoding, ValueType};
 
@@ -87,11 +86,6 @@ pub fn decoded_duplicates(schema: &Schema, duplicates: Vec<String>) -> Vec<Strin
     duplicates.into_iter().filter(|path| path::is_decoded(schema, path)).collect()
 }
 
-/// Decodes base64 as Go's decoder does. The error is the offset of the first invalid byte.
-pub fn bytes(text: &str) -> Result<Vec<u8>, usize> {
-    base64_go::decode(text.as_bytes())
-}
-
 struct Normaliser<'a> {
     words: ErrorWording,
     stack: Stack<'a>,
@@ -153,16 +147,16 @@ impl<'a> Normaliser<'a> {
                 self.type_error(&text, &schema.go_type());
             }
             (ValueType::String(StringEncoding::Bytes), Value::String(text)) => {
-                match base64_go::canonical(text) {
+                match go::base64::canonical(text) {
                     Ok(None) => {}
                     Ok(Some(canonical)) => *text = canonical.into(),
-                    Err(at) => self.save(|| format!("illegal base64 data at input byte {at}")),
+                    Err(error) => self.save(|| error.to_string()),
                 }
             }
             (ValueType::String(StringEncoding::Bytes), Value::List(items)) => {
                 // Go also accepts a list of numbers as bytes.
                 match items.iter().map(byte).collect::<Result<Vec<u8>, _>>() {
-                    Ok(bytes) => *value = base64_go::encode(&bytes).into(),
+                    Ok(bytes) => *value = go::base64::STD.encode(&bytes).into(),
                     Err(found) => self.type_error(&found, "uint8"),
                 }
             }

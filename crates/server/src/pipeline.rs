@@ -90,7 +90,7 @@ struct ReceivedRequest<'a> {
 fn parse(method: &Method, path: &str, query: &str) -> (RequestInfo, Query) {
     // stage: parse
     let query = Query::parse(query);
-    (RequestInfo::parse(method, &percent_decode(path, false), &query), query)
+    (RequestInfo::parse(method, &percent_decode(path), &query), query)
 }
 
 /// Refuses a request that was not authenticated, and opens its audit record.

@@ -3,8 +3,7 @@
 //! The parser knows no resources and accesses no store, because the user is not authorized yet. The rules are
 //! those of kube-apiserver's `RequestInfo`; authorization, audit and routing all use this one result.
 
-use std::borrow::Cow;
-
+use value::go::url::query_pairs;
 use value::{Str, text};
 
 /// A request's method, path and query, parsed as an API request.
@@ -178,21 +177,9 @@ impl Query {
     /// Maximum number of parameters; further ones are ignored.
     const MAX: usize = 256;
 
-    /// Parses `a=b&c=d`. Like Go, skips pairs with a semicolon, which some parsers treat as a separator, and
-    /// pairs with invalid percent escapes.
+    /// Parses `a=b&c=d` as Go does.
     pub fn parse(text: &str) -> Self {
-        let pairs = text
-            .split('&')
-            .filter(|pair| {
-                !pair.is_empty() && !pair.contains(';') && text::bad_percent_escape(pair).is_none()
-            })
-            .take(Self::MAX)
-            .map(|pair| {
-                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                (percent_decode(key, true), percent_decode(value, true))
-            })
-            .collect();
-        Query { pairs }
+        Query { pairs: query_pairs(text).take(Self::MAX).collect() }
     }
 
     /// All parameters in order, without those beyond the limit.
@@ -229,10 +216,8 @@ fn verb_of_method(method: &http::Method) -> &'static str {
 }
 
 /// Percent-decodes; bytes that are not UTF-8 afterwards become U+FFFD, which no valid name contains.
-pub fn percent_decode(text: &str, plus_is_space: bool) -> String {
-    let text =
-        if plus_is_space && text.contains('+') { text.replace('+', " ").into() } else { Cow::Borrowed(text) };
-    String::from_utf8_lossy(&text::percent_decode(&text)).into_owned()
+pub fn percent_decode(text: &str) -> String {
+    String::from_utf8_lossy(&text::percent_decode(text)).into_owned()
 }
 
 /// True if another server could interpret the path differently: it has an empty segment before the end, a

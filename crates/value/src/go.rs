@@ -1,4 +1,9 @@
-//! Formats values as Go's `fmt` does, for messages that clients know.
+//! Go's standard library where clients can see it: formats values as `fmt` does, decodes as `encoding/base64` does, and
+//! parses as `net/url` and `net/netip` do, with their error messages.
+
+pub mod base64;
+pub mod netip;
+pub mod url;
 
 use std::fmt::Write as _;
 
@@ -11,12 +16,32 @@ pub fn quote(text: &str) -> String {
     out
 }
 
+/// Like [`quote`], for bytes that need not be UTF-8.
+pub fn quote_bytes(bytes: &[u8]) -> String {
+    let mut out = String::from('"');
+    for chunk in bytes.utf8_chunks() {
+        escape_to(&mut out, chunk.valid(), usize::MAX);
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out.push('"');
+    out
+}
+
 /// Like [`quote`]; stops soon after `out` has `most` bytes.
 fn quote_to(out: &mut String, text: &str, most: usize) {
     out.push('"');
+    if escape_to(out, text, most) {
+        out.push('"');
+    }
+}
+
+/// The part of [`quote`] between the quotes. False if it stopped before the end, because `out` has more than `most` bytes.
+fn escape_to(out: &mut String, text: &str, most: usize) -> bool {
     for c in text.chars() {
         if out.len() > most {
-            return;
+            return false;
         }
         match c {
             '"' => out.push_str("\\\""),
@@ -39,7 +64,7 @@ fn quote_to(out: &mut String, text: &str, most: usize) {
             }
         }
     }
-    out.push('"');
+    true
 }
 
 /// Go's `strconv.IsPrint`: letters, marks, numbers, punctuation, symbols and the ASCII space.

@@ -5,7 +5,9 @@
 //! [`mod@write`] writes canonical JSON: keys sorted, byte for byte as Go's encoder writes it.
 //!
 //! - [`order`] writes JSON with keys in a declared order, for objects that are not stored.
-//! - [`go`] formats values as Go's `fmt`, for error messages.
+//! - [`go`] is what clients see of Go's standard library: values formatted as `fmt` does, base64, addresses and URLs with Go's errors.
+//! - [`names`] validates DNS names, label keys and label values, with Kubernetes' messages.
+//! - [`strfmt`] has the string formats that both CRD schemas and CEL check.
 //! - [`Path`] is a field path as Kubernetes prints it.
 //! - [`quantity`] has Kubernetes' exact decimal numbers.
 //! - [`time`] parses and prints Go's durations and RFC 3339 times.
@@ -30,10 +32,12 @@ mod budget;
 pub mod go;
 pub mod json;
 mod map;
+pub mod names;
 pub mod order;
 mod path;
 pub mod quantity;
 pub mod steps;
+pub mod strfmt;
 pub mod text;
 pub mod time;
 mod tree;

@@ -16,7 +16,7 @@ use decimal::Decimal;
 
 /// The family of suffixes that a quantity prints with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum QuantityFormat {
     /// Powers of ten as exponents: `12e6`.
     DecimalExponent,
     /// Powers of 1024: `12Mi`.
@@ -51,7 +51,7 @@ impl std::error::Error for QuantityError {}
 #[derive(Clone, Debug)]
 pub struct Quantity {
     amount: Amount,
-    format: Format,
+    format: QuantityFormat,
     /// The text as written, where Kubernetes prints it again although it may not be canonical (`+1`, `1.500`, `1E3`).
     written: Option<Str>,
 }
@@ -82,14 +82,14 @@ const BINARY_SUFFIXES: [(&str, u32); 6] =
     [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 impl Quantity {
-    pub const ZERO: Quantity = Quantity::new(0, Format::DecimalSi);
+    pub const ZERO: Quantity = Quantity::new(0, QuantityFormat::DecimalSi);
 
-    pub const fn new(value: i64, format: Format) -> Self {
+    pub const fn new(value: i64, format: QuantityFormat) -> Self {
         Quantity { amount: Amount::Small { value, scale: 0 }, format, written: None }
     }
 
     /// An amount in thousandths.
-    pub const fn from_milli(value: i64, format: Format) -> Self {
+    pub const fn from_milli(value: i64, format: QuantityFormat) -> Self {
         Quantity { amount: Amount::Small { value, scale: -3 }, format, written: None }
     }
 
@@ -104,7 +104,7 @@ impl Quantity {
     }
 
     /// The family of suffixes it prints with.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> QuantityFormat {
         self.format
     }
 
@@ -226,7 +226,7 @@ impl Quantity {
 
     /// Compares with an integer.
     pub fn cmp_i64(&self, other: i64) -> Ordering {
-        self.cmp(&Quantity::new(other, Format::DecimalSi))
+        self.cmp(&Quantity::new(other, QuantityFormat::DecimalSi))
     }
 
     fn decimal(&self) -> Decimal {
@@ -262,12 +262,12 @@ impl Quantity {
             Amount::Big { number, .. } => (number.digits(), number.scale()),
         };
         let sign = if self.sign() < 0 { "-" } else { "" };
-        if self.format == Format::BinarySi
+        if self.format == QuantityFormat::BinarySi
             && let Some(text) = binary(&digits, exponent)
         {
             return format!("{sign}{text}");
         }
-        let mut with_exponent = self.format == Format::DecimalExponent;
+        let mut with_exponent = self.format == QuantityFormat::DecimalExponent;
         let mut suffix_exponent = exponent - exponent.rem_euclid(3);
         if !with_exponent && suffix_exponent > MAX_SUFFIX_EXPONENT {
             with_exponent = exponent - MAX_SUFFIX_EXPONENT > MAX_WRITTEN_ZEROS;

@@ -12,17 +12,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// change the order. The caller passes the time, so that nothing here reads a clock.
 pub struct TtlCache<K, V, T> {
     capacity: usize,
-    entries: Mutex<Entries<K, V, T>>,
+    entries: Mutex<TtlEntries<K, V, T>>,
 }
 
-struct Entries<K, V, T> {
-    by_key: HashMap<K, Entry<V, T>>,
-    /// Keys by [`Entry::insertion`], the oldest first.
+struct TtlEntries<K, V, T> {
+    by_key: HashMap<K, TtlEntry<V, T>>,
+    /// Keys by [`TtlEntry::insertion`], the oldest first.
     by_insertion: BTreeMap<u64, K>,
     insertions: u64,
 }
 
-struct Entry<V, T> {
+struct TtlEntry<V, T> {
     value: V,
     valid: Range<T>,
     /// The number of insertions into the cache before this one.
@@ -31,11 +31,11 @@ struct Entry<V, T> {
 
 impl<K: Clone + Eq + Hash, V: Clone, T: Copy + Ord> TtlCache<K, V, T> {
     pub fn new(capacity: usize) -> Self {
-        let entries = Entries { by_key: HashMap::new(), by_insertion: BTreeMap::new(), insertions: 0 };
+        let entries = TtlEntries { by_key: HashMap::new(), by_insertion: BTreeMap::new(), insertions: 0 };
         TtlCache { capacity, entries: Mutex::new(entries) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Entries<K, V, T>> {
+    fn lock(&self) -> MutexGuard<'_, TtlEntries<K, V, T>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -54,7 +54,7 @@ impl<K: Clone + Eq + Hash, V: Clone, T: Copy + Ord> TtlCache<K, V, T> {
         let entries = &mut *self.lock();
         let insertion = entries.insertions;
         entries.insertions += 1;
-        let former = entries.by_key.insert(key.clone(), Entry { value, valid, insertion });
+        let former = entries.by_key.insert(key.clone(), TtlEntry { value, valid, insertion });
         if let Some(former) = former {
             entries.by_insertion.remove(&former.insertion);
         }

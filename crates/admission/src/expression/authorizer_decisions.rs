@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use api::Status;
 use authn::User;
 use authz::{AuthorizationAttributes, Decision, SelectorAttributes};
-use cel::authz::{Authorizer, AuthorizerCheck, AuthorizerDecision, CheckTarget};
+use cel::authz::{AuthorizerCheck, CheckDecision, CheckTarget, RecordedDecisions};
 use value::Str;
 
 use super::EvaluationPause;
@@ -16,11 +16,11 @@ use crate::matching::RequestContext;
 /// Answers the authorizer checks of CEL expressions from memory.
 #[derive(Debug, Default)]
 pub struct AuthorizerDecisions {
-    decisions: Mutex<HashMap<AuthorizerCheck, AuthorizerDecision>>,
+    decisions: Mutex<HashMap<AuthorizerCheck, CheckDecision>>,
 }
 
-impl Authorizer for AuthorizerDecisions {
-    fn check(&self, check: &AuthorizerCheck) -> Option<AuthorizerDecision> {
+impl RecordedDecisions for AuthorizerDecisions {
+    fn check(&self, check: &AuthorizerCheck) -> Option<CheckDecision> {
         self.decisions.lock().unwrap_or_else(PoisonError::into_inner).get(check).cloned()
     }
 }
@@ -42,7 +42,7 @@ impl AuthorizerDecisions {
         let account = check.service_account.as_ref();
         let account = account.map(|(namespace, name)| authn::service_account::user(namespace, name, ""));
         let authorized = cluster.authorize(account.as_ref().unwrap_or(user), &attributes(&check)).await;
-        let decision = AuthorizerDecision {
+        let decision = CheckDecision {
             allowed: authorized.decision == Decision::Allow,
             reason: authorized.reason.to_string().into(),
             error: authorized.error.map(Str::from),

@@ -390,7 +390,7 @@ fn bad_base64(error: &str, object: &Value) -> Option<String> {
         let mut webhooks = object.list_at(&["webhooks"]).iter();
         let is_bad = |webhook: &Value| {
             let bundle = webhook.str_at(&["clientConfig", "caBundle"]);
-            bundle.is_some_and(|text| schema::decode::bytes(text).is_err())
+            bundle.is_some_and(|text| value::go::base64::STD.decode(text).is_err())
         };
         let index = webhooks.position(is_bad)?;
         Some(format!("{prefix}webhooks[{index}].clientConfig.caBundle"))

@@ -34,7 +34,7 @@ pub(super) fn of_object(
         else {
             continue;
         };
-        let pem = schema::decode::bytes(bundle).unwrap_or_default();
+        let pem = value::go::base64::STD.decode(bundle).unwrap_or_default();
         if !x509::pem::blocks(&pem).any(|block| block.label == "CERTIFICATE" && !block.has_headers) {
             let field = format!("webhooks[{index}].clientConfig.caBundle");
             let own = quote(webhook.str_at(&["name"]).unwrap_or_default());

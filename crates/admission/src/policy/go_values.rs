@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cel::{Timestamp, Val};
+use cel::{CelTimestamp, Val};
 use schema::{Schema, StringEncoding, ValueType};
 use value::Value;
 
@@ -118,7 +118,7 @@ fn go_syntax(val: &Val<'_>) -> String {
 }
 
 /// Formats a time like Go: `2020-01-01 00:00:00 +0000 UTC`.
-fn go_time(time: &Timestamp) -> String {
+fn go_time(time: &CelTimestamp) -> String {
     let text = Val::Timestamp(*time).to_value().ok();
     let text = text.as_ref().and_then(Value::as_str).unwrap_or_default();
     format!("{} +0000 UTC", text.replace('T', " ").trim_end_matches('Z'))

@@ -391,10 +391,9 @@ fn check_type(
             Value::List(items) => each(items, path).map_or(Ok(()), Err),
             other => wrong(other.json_type(), "v1.ExtraValue", path),
         }),
-        (GoType::Bytes, Value::String(text)) => match schema::decode::bytes(text) {
-            Ok(_) => Ok(()),
-            Err(at) => Err(format!("illegal base64 data at input byte {at}")),
-        },
+        (GoType::Bytes, Value::String(text)) => {
+            value::go::base64::STD.decode(text).map(drop).map_err(|error| error.to_string())
+        }
         // Go decodes bytes from lists of numbers, too.
         (GoType::Bytes, Value::List(items)) => items.iter().try_for_each(|item| match item {
             Value::Null => Ok(()),

@@ -37,7 +37,7 @@ pub(super) fn verify(
     };
     let mut patch = match response.get("patch") {
         Some(Value::String(text)) => {
-            schema::decode::bytes(text).map_err(|at| format!("illegal base64 data at input byte {at}"))?
+            value::go::base64::STD.decode(text).map_err(|error| error.to_string())?
         }
         Some(Value::List(numbers)) => numbers
             .iter()

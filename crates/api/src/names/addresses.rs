@@ -2,35 +2,13 @@
 
 use std::net::IpAddr;
 
+use value::go::netip::{is_mapped, masked, parse_cidr_sloppy, parse_ip_sloppy};
+
 use crate::field::quote;
-
-/// Parses an address in any form Kubernetes ever accepted: octets and groups may have leading zeros.
-pub fn parse_ip_sloppy(text: &str) -> Option<IpAddr> {
-    if text.bytes().all(|b| b.is_ascii_hexdigit() || b == b':' || b == b'.') {
-        return text.parse().ok().or_else(|| plain_numbers(text).parse().ok());
-    }
-    None
-}
-
-/// Removes leading zeros from the numbers in `text`.
-fn plain_numbers(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for part in text.split_inclusive([':', '.']) {
-        let number = part.trim_end_matches([':', '.']);
-        let trimmed = number.trim_start_matches('0');
-        plain.push_str(if trimmed.is_empty() && !number.is_empty() { "0" } else { trimmed });
-        plain.extend(part.chars().last().filter(|c| matches!(c, ':' | '.')));
-    }
-    plain
-}
 
 /// Prints an address as Go does: IPv4-mapped IPv6 addresses print as IPv4.
 fn go_text(ip: IpAddr) -> String {
     ip.to_canonical().to_string()
-}
-
-fn is_mapped(ip: IpAddr) -> bool {
-    matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
 }
 
 /// Validates an address in a field that predates strict validation. With `strict`, refuses leading zeros and
@@ -78,36 +56,6 @@ pub fn ip_warning(field: &str, text: &str) -> Option<String> {
             quote(text),
             quote(&canonical)
         )),
-    }
-}
-
-/// Parses a CIDR in any form Kubernetes ever accepted. The address keeps its host bits.
-pub fn parse_cidr_sloppy(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, bits) = text.split_once('/')?;
-    let ip = parse_ip_sloppy(address)?;
-    if bits.is_empty() || !bits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let bits: u8 = bits
-        .trim_start_matches('0')
-        .parse()
-        .or_else(|e| if bits.bytes().all(|b| b == b'0') { Ok(0) } else { Err(e) })
-        .ok()?;
-    let most = if ip.is_ipv4() { 32 } else { 128 };
-    (bits <= most).then_some((ip, bits))
-}
-
-/// First address of a network.
-fn masked(ip: IpAddr, bits: u8) -> IpAddr {
-    match ip {
-        IpAddr::V4(v4) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-            IpAddr::V4((u32::from(v4) & mask).into())
-        }
-        IpAddr::V6(v6) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-            IpAddr::V6((u128::from(v6) & mask).into())
-        }
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 
 /// Asserts that each good text is accepted and each bad one refused.
 #[track_caller]
-fn judge(rule: fn(&str) -> Vec<String>, good: &[&str], bad: &[&str]) {
+fn check_rule(rule: fn(&str) -> Vec<String>, good: &[&str], bad: &[&str]) {
     for text in good {
         assert_eq!(rule(text), Vec::<String>::new(), "{text:?}");
     }
@@ -18,10 +18,10 @@ const A64: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 fn dns_labels_are_validated() {
     let good = ["a", "ab", "a1", "a-1", "a--1--2--b", "0", "01", "1-a", A63];
     let bad = ["", "A", "aBc", "-", "a-", "-a", "_", "a_b", ".", "a.", "a.b", " ", "a b", "é", A64];
-    judge(is_dns1123_label, &good, &bad);
+    check_rule(is_dns1123_label, &good, &bad);
     let good = ["a", "ab", "a1", "a-1", "a--1--2--b"];
     let bad = ["0", "01", "1a", "1-a", "", "A", "-", "a-", "-a", "a_b", "a.b", A64];
-    judge(is_dns1035_label, &good, &bad);
+    check_rule(is_dns1035_label, &good, &bad);
     assert_eq!(is_dns1123_label("a.b"), ["must not contain dots"]);
     assert_eq!(
         is_dns1123_label("A"),
@@ -38,16 +38,16 @@ fn dns_subdomains_are_validated() {
     let too_long = "a".repeat(254);
     let good = ["a", "a.a", "ab.1", "1-a.a", "a.b.c.d.e", "11.22.33", &long];
     let bad = ["", "A", "-", "a-.b", "a..b", "a.", ".a", "a_b", "a.B", "a@b", "a%b", &too_long];
-    judge(is_dns1123_subdomain, &good, &bad);
+    check_rule(is_dns1123_subdomain, &good, &bad);
     assert_eq!(
         is_dns1123_subdomain("Foo"),
         [
             r"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
         ]
     );
-    judge(is_dns1123_subdomain_caseless, &["A.b", "Example.com"], &["", "a_b", "A."]);
-    judge(is_dns1123_subdomain_with_underscore, &["_a.b", "a_b.c", "a"], &["", "__a", "a_", "A", "a._"]);
-    judge(
+    check_rule(is_dns1123_subdomain_caseless, &["A.b", "Example.com"], &["", "a_b", "A."]);
+    check_rule(is_dns1123_subdomain_with_underscore, &["_a.b", "a_b.c", "a"], &["", "__a", "a_", "A", "a._"]);
+    check_rule(
         is_wildcard_dns1123_subdomain,
         &["*.a", "*.foo.bar.com"],
         &["*", "*.", "a.b", "*.*.c", "*b.c", "f*.c"],
@@ -70,7 +70,7 @@ fn label_keys_and_values_are_validated() {
         "",
         A64,
     ];
-    judge(is_qualified_name, &good, &bad);
+    check_rule(is_qualified_name, &good, &bad);
     assert_eq!(
         is_qualified_name("/"),
         [
@@ -85,21 +85,21 @@ fn label_keys_and_values_are_validated() {
     );
     let good = ["", "simple", "with.dots_and-more", "1a", A63];
     let bad = ["a/b", "cantendwithadash-", "-a", ".a", "a b", "@", A64];
-    judge(is_valid_label_value, &good, &bad);
+    check_rule(is_valid_label_value, &good, &bad);
     assert_eq!(is_valid_label_value(A64), ["must be no more than 63 bytes"]);
 }
 
 #[test]
 fn ports_and_numbers_are_validated() {
-    judge(
+    check_rule(
         is_valid_port_name,
         &["http", "a-1", "1a", "metrics-2"],
         &["", "1", "a--b", "-a", "a-", "A", "a_b", "0123456789abcdef"],
     );
     assert!(is_valid_port_num(65535).is_empty());
     assert_eq!(is_valid_port_num(0), ["must be between 1 and 65535, inclusive"]);
-    judge(is_valid_percent, &["0%", "100%"], &["", "%", "1", "-1%", "1.5%"]);
-    judge(is_decimal_integer, &["0", "5", "-12"], &["", "00", "-0", "+1", "01", "1a", "-"]);
+    check_rule(is_valid_percent, &["0%", "100%"], &["", "%", "1", "-1%", "1.5%"]);
+    check_rule(is_decimal_integer, &["0", "5", "-12"], &["", "00", "-0", "+1", "01", "1a", "-"]);
     assert!(
         is_valid_user_id(0).is_empty()
             && !is_valid_user_id(-1).is_empty()
@@ -109,15 +109,15 @@ fn ports_and_numbers_are_validated() {
 
 #[test]
 fn identifiers_keys_and_headers_are_validated() {
-    judge(is_c_identifier, &["a", "_a1", "A__b"], &["", "1a", "a-b", "a.b", "é"]);
-    judge(
+    check_rule(is_c_identifier, &["a", "_a1", "A__b"], &["", "1a", "a-b", "a.b", "é"]);
+    check_rule(
         is_config_map_key,
         &["a", ".a", "a.b_C-1", "..a.b".trim_start_matches('.')],
         &["", ".", "..", "..a", "a/b", "a b"],
     );
-    judge(is_relaxed_env_var_name, &["a", "1a", "a b", "a:b", "../"], &["", "a=b", "é", "a\tb"]);
-    judge(is_http_header_name, &["X-A", "1"], &["", "X_A", "a b"]);
-    judge(is_path_segment_name, &["a", "a.b", "a:b", "..."], &[".", "..", "a/b", "a%b"]);
+    check_rule(is_relaxed_env_var_name, &["a", "1a", "a b", "a:b", "../"], &["", "a=b", "é", "a\tb"]);
+    check_rule(is_http_header_name, &["X-A", "1"], &["", "X_A", "a b"]);
+    check_rule(is_path_segment_name, &["a", "a.b", "a:b", "..."], &[".", "..", "a/b", "a%b"]);
     assert_eq!(is_path_segment_name("%/"), ["may not contain '/'", "may not contain '%'"]);
 }
 
@@ -189,7 +189,7 @@ fn addresses_are_validated() {
     assert_eq!(is_valid_ip("1.2.3.04"), ["must not have leading 0s"]);
     assert_eq!(is_valid_ip("::ffff:1.2.3.4"), ["must not be an IPv4-mapped IPv6 address"]);
     assert_eq!(is_valid_ip("A::b"), [r#"must be in canonical form ("a::b")"#]);
-    judge(is_valid_ip, &["1.2.3.4", "::1", "2001:db8::ffff"], &["1::0:1"]);
+    check_rule(is_valid_ip, &["1.2.3.4", "::1", "2001:db8::ffff"], &["1::0:1"]);
     assert_eq!(
         ip_warning("f", "1.2.3.04").unwrap(),
         r#"f: non-standard IP address "1.2.3.04" is invalid: use "1.2.3.4""#
@@ -203,7 +203,7 @@ fn addresses_are_validated() {
 
 #[test]
 fn networks_are_validated() {
-    judge(
+    check_rule(
         is_valid_cidr,
         &["1.0.0.0/8", "0.0.0.0/0", "::/0", "a::/64", "1.2.3.4/32"],
         &["1.2.3.4", "1.0.0.0/33", "1.0.0.0/+8", "a::/129", "1.0.0.0/", "A::/64"],
@@ -212,7 +212,7 @@ fn networks_are_validated() {
     assert_eq!(is_valid_cidr("1.0.0.0/08"), ["must not have leading 0s in IP or prefix length"]);
     assert_eq!(is_valid_cidr("::ffff:1.0.0.0/104"), ["must not have an IPv4-mapped IPv6 address"]);
     assert!(is_valid_cidr_for_legacy_field("1.2.3.4/08", false).is_empty());
-    judge(is_valid_interface_address, &["1.2.3.4/8", "a::1/64"], &["1.2.3.04/8", "1.2.3.4", "A::1/64"]);
+    check_rule(is_valid_interface_address, &["1.2.3.4/8", "a::1/64"], &["1.2.3.04/8", "1.2.3.4", "A::1/64"]);
     assert_eq!(
         cidr_warnings("f", "1.2.3.4/8"),
         [

@@ -16,11 +16,11 @@ use crate::quantity::Quantity;
 #[derive(Clone, Copy, Debug)]
 pub struct At<'a> {
     parent: Option<&'a At<'a>>,
-    step: Step<'a>,
+    step: FieldPathStep<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step<'a> {
+enum FieldPathStep<'a> {
     Root,
     Field(&'a str),
     Index(usize),
@@ -29,34 +29,34 @@ enum Step<'a> {
 
 impl<'a> At<'a> {
     /// The path of the object itself.
-    pub const ROOT: At<'static> = At { parent: None, step: Step::Root };
+    pub const ROOT: At<'static> = At { parent: None, step: FieldPathStep::Root };
 
     /// Reports whether this is the object itself.
     pub const fn is_root(&self) -> bool {
-        self.parent.is_none() && matches!(self.step, Step::Root)
+        self.parent.is_none() && matches!(self.step, FieldPathStep::Root)
     }
 
     /// A path from the root: `At::new("spec.template")`.
     pub const fn new(path: &'a str) -> Self {
-        At { parent: None, step: Step::Field(path) }
+        At { parent: None, step: FieldPathStep::Field(path) }
     }
 
     /// A field below this path; `path` may contain several fields (`"httpGet.port"`).
     #[must_use]
     pub const fn field(&'a self, path: &'a str) -> Self {
-        At { parent: Some(self), step: Step::Field(path) }
+        At { parent: Some(self), step: FieldPathStep::Field(path) }
     }
 
     /// An item of the list at this path.
     #[must_use]
     pub const fn index(&'a self, index: usize) -> Self {
-        At { parent: Some(self), step: Step::Index(index) }
+        At { parent: Some(self), step: FieldPathStep::Index(index) }
     }
 
     /// The value for a key of the map at this path.
     #[must_use]
     pub const fn key(&'a self, key: &'a str) -> Self {
-        At { parent: Some(self), step: Step::Key(key) }
+        At { parent: Some(self), step: FieldPathStep::Key(key) }
     }
 }
 
@@ -65,14 +65,14 @@ impl fmt::Display for At<'_> {
         let mut inside = false;
         if let Some(parent) = self.parent {
             parent.fmt(f)?;
-            inside = !matches!(parent.step, Step::Root);
+            inside = !matches!(parent.step, FieldPathStep::Root);
         }
         match self.step {
-            Step::Root => Ok(()),
-            Step::Field(name) if inside => write!(f, ".{name}"),
-            Step::Field(name) => f.write_str(name),
-            Step::Index(index) => write!(f, "[{index}]"),
-            Step::Key(key) => write!(f, "[{key}]"),
+            FieldPathStep::Root => Ok(()),
+            FieldPathStep::Field(name) if inside => write!(f, ".{name}"),
+            FieldPathStep::Field(name) => f.write_str(name),
+            FieldPathStep::Index(index) => write!(f, "[{index}]"),
+            FieldPathStep::Key(key) => write!(f, "[{key}]"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The rules for the `clientConfig` of a webhook, shared by admission webhooks and the conversion webhooks of CRDs.
 
 use value::Value;
-use value::text::bad_percent_escape;
+use value::go::url::Url;
 
 use super::fields::{At, Read, Report};
 use crate::{FieldErrors, names};
@@ -17,7 +17,7 @@ pub fn client_config(config: Option<&Value>, at: &At<'_>, errors: &mut FieldErro
 
 fn webhook_url(url: &str, at: &At<'_>, errors: &mut FieldErrors) {
     const FORM: &str = "; desired format: https://host[/path]";
-    let parts = match UrlParts::parse(url) {
+    let parts = match Url::parse(url) {
         Ok(parts) => parts,
         Err(why) => {
             errors.required(at, format!("url must be a valid URL: {why}{FORM}"));
@@ -30,79 +30,15 @@ fn webhook_url(url: &str, at: &At<'_>, errors: &mut FieldErrors) {
     if parts.host.is_empty() {
         errors.invalid(at, "", format!("host must be specified{FORM}"));
     }
-    if let Some(user) = parts.user {
-        errors.invalid(at, user, "user information is not permitted in the URL");
+    if let Some(user) = parts.userinfo() {
+        errors.invalid(at, user.as_str(), "user information is not permitted in the URL");
     }
-    if !parts.fragment.is_empty() {
-        errors.invalid(at, parts.fragment, "fragments are not permitted in the URL");
+    if !parts.fragment().is_empty() {
+        errors.invalid(at, &*parts.fragment(), "fragments are not permitted in the URL");
     }
-    if !parts.query.is_empty() {
-        errors.invalid(at, parts.query, "query parameters are not permitted in the URL");
+    if !parts.raw_query.is_empty() {
+        errors.invalid(at, parts.raw_query.as_str(), "query parameters are not permitted in the URL");
     }
-}
-
-/// The parts of a URL that the rules examine, split like Go's `net/url`.
-struct UrlParts<'a> {
-    scheme: String,
-    user: Option<&'a str>,
-    host: &'a str,
-    query: &'a str,
-    fragment: &'a str,
-}
-
-impl<'a> UrlParts<'a> {
-    fn parse(url: &'a str) -> Result<Self, String> {
-        let quoted = crate::field::quote(url);
-        let refused = |why: &str| Err(format!("parse {quoted}: {why}"));
-        if url.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
-            return refused("net/url: invalid control character in URL");
-        }
-        let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
-        let is_scheme = |text: &str| {
-            text.starts_with(|c: char| c.is_ascii_alphabetic())
-                && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
-        };
-        let (scheme, rest) = match rest.split_once(':') {
-            Some((scheme, rest)) if is_scheme(scheme) => (scheme.to_lowercase(), rest),
-            Some(("", _)) => return refused("missing protocol scheme"),
-            Some((before, _)) if !before.contains('/') => {
-                return refused("first path segment in URL cannot contain colon");
-            }
-            _ => (String::new(), rest),
-        };
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let Some(authority) = rest.strip_prefix("//") else {
-            let is_path = scheme.is_empty() || rest.starts_with('/');
-            if let Some(escape) =
-                bad_percent_escape(rest).filter(|_| is_path).or_else(|| bad_percent_escape(fragment))
-            {
-                return refused(&invalid_escape(&escape));
-            }
-            return Ok(UrlParts { scheme, user: None, host: "", query, fragment });
-        };
-        let (authority, path) = authority.split_at(authority.find('/').unwrap_or(authority.len()));
-        let (user, host) = match authority.rsplit_once('@') {
-            Some((user, host)) => (Some(user), host),
-            None => (None, authority),
-        };
-        if host.contains(' ') {
-            return refused("invalid character \" \" in host name");
-        }
-        if !host.starts_with('[')
-            && let Some((_, port)) = host.rsplit_once(':')
-            && !port.bytes().all(|byte| byte.is_ascii_digit())
-        {
-            return refused(&format!("invalid port {} after host", crate::field::quote(&format!(":{port}"))));
-        }
-        if let Some(escape) = [host, path, fragment].into_iter().find_map(bad_percent_escape) {
-            return refused(&invalid_escape(&escape));
-        }
-        Ok(UrlParts { scheme, user, host, query, fragment })
-    }
-}
-
-fn invalid_escape(escape: &str) -> String {
-    format!("invalid URL escape {}", crate::field::quote(escape))
 }
 
 /// Validates a service reference. Like kube-apiserver, it reports a missing namespace at `name` and a missing name at `namespace`.

@@ -33,7 +33,7 @@ pub(crate) fn validate(source: &Source, checked: &CheckedAst, env: &Env, issues:
         return;
     }
     let mut validation =
-        Validation { source, checked, issues, exempt: validators.contains(&Validator::FormatStrings) };
+        AstValidation { source, checked, issues, exempt: validators.contains(&Validator::FormatStrings) };
     for validator in validators {
         match validator {
             Validator::Durations => validation.calls("duration", |arg| literal_fails(arg, &Type::Duration)),
@@ -51,7 +51,7 @@ fn literal_fails(literal: &Literal, to: &Type) -> bool {
     convert(&crate::plan::literal(literal), to).is_err()
 }
 
-struct Validation<'w> {
+struct AstValidation<'w> {
     source: &'w Source,
     checked: &'w CheckedAst,
     issues: &'w mut Issues,
@@ -59,7 +59,7 @@ struct Validation<'w> {
     exempt: bool,
 }
 
-impl Validation<'_> {
+impl AstValidation<'_> {
     fn report(&mut self, id: u32, message: String) {
         let location =
             self.checked.ast.offset(id).map_or(Location::NONE, |offset| self.source.location(offset));

@@ -57,6 +57,16 @@ struct Arg<'c> {
     size: Option<EstimateRange>,
 }
 
+/// A call of one overload of a function.
+#[derive(Clone, Copy)]
+struct OverloadCall<'x, 'c> {
+    expr: &'x Expr,
+    function: &'x str,
+    overload: &'x str,
+    target: Option<&'x Arg<'c>>,
+    args: &'x [Arg<'c>],
+}
+
 /// Cost of a call and size of its result.
 struct CallCost {
     cost: EstimateRange,
@@ -316,7 +326,8 @@ impl<'c> Coster<'c> {
         let mut call = EstimateRange { min: u64::MAX, max: 0 };
         let mut result: Option<EstimateRange> = None;
         for overload in overloads {
-            let this = self.function(expr, function, overload, target.as_ref(), &nodes, &costs);
+            let one = OverloadCall { expr, function, overload, target: target.as_ref(), args: &nodes };
+            let this = self.function(one, &costs);
             call = call.union(this.cost);
             if let Some(size) = this.result {
                 result = Some(result.map_or(size, |before| before.union(size)));

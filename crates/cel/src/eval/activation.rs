@@ -5,7 +5,7 @@ use std::sync::Arc;
 use value::Str;
 
 use crate::env::Env;
-use crate::lib::authz::Authorizer;
+use crate::lib::authz::RecordedDecisions;
 use crate::val::Val;
 
 /// The values of an environment's variables, with the authorizer and the interrupt callback.
@@ -15,7 +15,7 @@ pub struct Activation<'a> {
     pub(super) names: Arc<[Str]>,
     /// Indices of the variables set with [`Activation::set_absent`].
     pub(super) absent: Vec<usize>,
-    pub(super) authorizer: Option<&'a dyn Authorizer>,
+    pub(super) authorizer: Option<&'a dyn RecordedDecisions>,
     pub(super) interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Activation<'a> {
     }
 
     /// Sets the authorizer that decides the checks of the `authorizer` variable.
-    pub fn set_authorizer(&mut self, authorizer: &'a dyn Authorizer) {
+    pub fn set_authorizer(&mut self, authorizer: &'a dyn RecordedDecisions) {
         self.authorizer = Some(authorizer);
     }
 

@@ -16,7 +16,7 @@ pub use error::{Error, ErrorKind};
 
 use crate::cost::runtime::CostRule;
 use crate::lib::Ext;
-use crate::lib::authz::Authorizer;
+use crate::lib::authz::RecordedDecisions;
 use crate::plan::node::{ConstantMembers, ListNode, MapNode, PlanNode, StructNode};
 use crate::val::{MapEntries, MapVal, ObjectVal, Steps, TruncatedVal, Val, equal, equal_nested};
 use value::Str;
@@ -26,7 +26,7 @@ pub type EvalResult<'a> = Result<Val<'a>, Error>;
 
 /// Context that functions may need besides their arguments.
 pub(crate) struct CallContext<'a> {
-    pub(crate) authorizer: Option<&'a dyn Authorizer>,
+    pub(crate) authorizer: Option<&'a dyn RecordedDecisions>,
     /// Counts the work of walking through values.
     pub(crate) steps: Steps<'a>,
 }
@@ -187,25 +187,7 @@ impl<'a> Eval<'a, '_> {
                 Ok(Val::Bool(!matches!(outcome, Ok(Val::Bool(false)))))
             }
             PlanNode::Call(call) => self.call(call),
-            PlanNode::InConstant(both) => {
-                let (arg, members) = &**both;
-                let val = self.node(arg)?;
-                match members {
-                    ConstantMembers::Few(members) => {
-                        check_hashable(&val)?;
-                        for member in members {
-                            if equal_nested(&self.cx.steps, member, &val, false)? {
-                                return Ok(Val::Bool(true));
-                            }
-                        }
-                        Ok(Val::Bool(false))
-                    }
-                    ConstantMembers::Strings(members) => match val.as_str() {
-                        Some(text) => Ok(Val::Bool(members.contains(text))),
-                        None => check_hashable(&val).map(|()| Val::Bool(false)),
-                    },
-                }
-            }
+            PlanNode::InConstant(both) => self.in_constant(&both.0, &both.1),
             PlanNode::OptionalOr(both) => match self.node(&both.0)? {
                 Val::Optional(None) => self.node(&both.1),
                 some @ Val::Optional(_) => Ok(some),
@@ -227,6 +209,26 @@ impl<'a> Eval<'a, '_> {
             PlanNode::Condition(condition) => match self.attempt(condition, None) {
                 Some(b) => Ok(Val::Bool(b)),
                 None => self.node(&condition.node),
+            },
+        }
+    }
+
+    /// `arg in LIST` for a constant list.
+    fn in_constant(&mut self, arg: &'a PlanNode, members: &'a ConstantMembers) -> EvalResult<'a> {
+        let val = self.node(arg)?;
+        match members {
+            ConstantMembers::Few(members) => {
+                check_hashable(&val)?;
+                for member in members {
+                    if equal_nested(&self.cx.steps, member, &val, false)? {
+                        return Ok(Val::Bool(true));
+                    }
+                }
+                Ok(Val::Bool(false))
+            }
+            ConstantMembers::Strings(members) => match val.as_str() {
+                Some(text) => Ok(Val::Bool(members.contains(text))),
+                None => check_hashable(&val).map(|()| Val::Bool(false)),
             },
         }
     }

@@ -13,9 +13,9 @@ use crate::eval::{CallContext, Error, ErrorKind, EvalResult};
 use crate::val::Val;
 
 /// Decides authorization checks from recorded decisions.
-pub trait Authorizer: Sync {
+pub trait RecordedDecisions: Sync {
     /// The decision, or `None` if it is not known yet.
-    fn check(&self, check: &AuthorizerCheck) -> Option<AuthorizerDecision>;
+    fn check(&self, check: &AuthorizerCheck) -> Option<CheckDecision>;
 }
 
 /// An authorization check: may the caller, or a service account, perform this request?
@@ -59,7 +59,7 @@ pub struct ResourceTarget {
 
 /// The decision of an authorization check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AuthorizerDecision {
+pub struct CheckDecision {
     /// True if the request is allowed.
     pub allowed: bool,
     /// Reason that the authorizer gave.
@@ -81,7 +81,7 @@ pub enum AuthzVal {
     /// A check of a resource request.
     Resource(Option<(Str, Str)>, Arc<ResourceTarget>),
     /// The result of a decided check.
-    Decision(Arc<AuthorizerDecision>),
+    Decision(Arc<CheckDecision>),
 }
 
 impl AuthzVal {
@@ -263,7 +263,7 @@ fn val<'v>(args: &'v [Val<'_>]) -> Result<&'v AuthzVal, Error> {
     }
 }
 
-fn decision<'v>(args: &'v [Val<'_>]) -> Result<&'v AuthorizerDecision, Error> {
+fn decision<'v>(args: &'v [Val<'_>]) -> Result<&'v CheckDecision, Error> {
     match val(args)? {
         AuthzVal::Decision(decision) => Ok(decision),
         _ => Err(Error::no_such_overload()),

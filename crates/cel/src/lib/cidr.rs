@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use value::go::netip::{is_mapped, masked, parse_prefix};
 use value::go::quote;
 
 use super::{Ext, ext, ip, refuse, string};
@@ -68,7 +69,7 @@ pub(crate) fn add(b: &mut Builder) {
             Ok(Val::Int(i64::from(cidr_at(args, 0)?.bits)))
         })],
     );
-    b.function("masked", &[("cidr_masked", "net.CIDR.() -> net.CIDR", masked)]);
+    b.function("masked", &[("cidr_masked", "net.CIDR.() -> net.CIDR", masked_cidr)]);
     b.function(
         "string",
         &[("cidr_to_string", "(net.CIDR) -> string", |_, args| Ok(Val::string(cidr_at(args, 0)?.text())))],
@@ -88,61 +89,28 @@ fn cidr_at(args: &[Val<'_>], at: usize) -> Result<Cidr, Error> {
     }
 }
 
-fn masked<'a>(_: &crate::eval::CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
+fn masked_cidr<'a>(_: &crate::eval::CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let cidr = cidr_at(args, 0)?;
-    Ok(Val::ext(Ext::Cidr(Cidr { ip: mask(cidr.ip, cidr.bits), bits: cidr.bits })))
-}
-
-/// Clears all bits after the first `bits`.
-fn mask(ip: IpAddr, bits: u8) -> IpAddr {
-    match ip {
-        IpAddr::V4(ip) => {
-            let network_mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-            IpAddr::V4((u32::from(ip) & network_mask).into())
-        }
-        IpAddr::V6(ip) => {
-            let network_mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-            IpAddr::V6((u128::from(ip) & network_mask).into())
-        }
-    }
+    Ok(Val::ext(Ext::Cidr(Cidr { ip: masked(cidr.ip, cidr.bits), bits: cidr.bits })))
 }
 
 impl Cidr {
     /// Parses a network with Kubernetes' restrictions.
     pub(crate) fn parse(text: &str) -> Result<Cidr, String> {
-        let cidr = Cidr::parse_go(text)
+        let (ip, bits) = parse_prefix(text)
             .map_err(|error| format!("network address parse error during conversion from string: {error}"))?;
-        if ip::is_mapped(cidr.ip) {
+        if is_mapped(ip) {
             return Err(format!("IPv4-mapped IPv6 address {} is not allowed", quote(text)));
         }
-        Ok(cidr)
-    }
-
-    fn parse_go(text: &str) -> Result<Cidr, String> {
-        let fail = |message: String| format!("netip.ParsePrefix({}): {message}", quote(text));
-        let (address, bits) = text.rsplit_once('/').ok_or_else(|| fail("no '/'".to_owned()))?;
-        let (ip, zoned) = ip::parse_go(address).map_err(fail)?;
-        if zoned {
-            return Err(fail("IPv6 zones cannot be present in a prefix".to_owned()));
-        }
-        let bad = || fail(format!("bad bits after slash: {}", quote(bits)));
-        if bits.len() > 1 && !bits.starts_with(|c: char| ('1'..='9').contains(&c)) {
-            return Err(bad());
-        }
-        let number: i64 = bits.parse().map_err(|_| bad())?;
-        let most = if ip.is_ipv4() { 32 } else { 128 };
-        if !(0..=most).contains(&number) {
-            return Err(fail("prefix length out of range".to_owned()));
-        }
-        Ok(Cidr { ip, bits: u8::try_from(number).unwrap_or(u8::MAX) })
+        Ok(Cidr { ip, bits })
     }
 
     pub(crate) fn text(&self) -> String {
-        format!("{}/{}", ip::text(self.ip), self.bits)
+        format!("{}/{}", self.ip, self.bits)
     }
 
     fn contains(&self, ip: IpAddr) -> bool {
-        self.ip.is_ipv4() == ip.is_ipv4() && mask(self.ip, self.bits) == mask(ip, self.bits)
+        self.ip.is_ipv4() == ip.is_ipv4() && masked(self.ip, self.bits) == masked(ip, self.bits)
     }
 
     fn covers(&self, other: &Cidr) -> bool {

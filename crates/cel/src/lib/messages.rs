@@ -7,7 +7,7 @@ use crate::eval::{Error, EvalResult};
 use crate::schema::is_object;
 use crate::types::{Type, read};
 use crate::val::time::{EARLIEST, LATEST};
-use crate::val::{ListVal, MapEntries, MapVal, ObjectVal, Steps, Timestamp, Val, equal_nested};
+use crate::val::{CelTimestamp, ListVal, MapEntries, MapVal, ObjectVal, Steps, Val, equal_nested};
 
 const PREFIX: &str = "google.protobuf.";
 
@@ -97,7 +97,7 @@ pub(crate) fn make(object: ObjectVal<'_>) -> EvalResult<'_> {
             if !(EARLIEST..=LATEST).contains(&seconds) {
                 return Err(Error::new("timestamp overflow"));
             }
-            let start = Timestamp { seconds, nanos: 0, offset: 0 };
+            let start = CelTimestamp { seconds, nanos: 0, offset: 0 };
             Val::Timestamp(start.plus(int("nanos")).ok_or_else(|| Error::new("timestamp overflow"))?)
         }
         Some("ListValue") => object.get("values").cloned().unwrap_or_else(|| Val::list(Vec::new())),

@@ -46,7 +46,7 @@ pub enum Ext {
     /// A value of the CIDR library.
     Cidr(cidr::Cidr),
     /// A value of the URL library.
-    Url(url::Url),
+    Url(value::go::url::Url),
     /// A value of the semver library.
     Semver(semver::Semver),
     /// A value of the format library.
@@ -107,7 +107,7 @@ impl Ext {
     /// The value's string conversion, if it has one.
     pub(crate) fn text(&self) -> Option<String> {
         match self {
-            Ext::Ip(ip) => Some(ip::text(*ip)),
+            Ext::Ip(ip) => Some(ip.to_string()),
             Ext::Cidr(cidr) => Some(cidr.text()),
             _ => None,
         }
@@ -118,7 +118,7 @@ impl fmt::Display for Ext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ext::Quantity { quantity, .. } => write!(f, "{quantity}"),
-            Ext::Ip(ip) => f.write_str(&ip::text(*ip)),
+            Ext::Ip(ip) => write!(f, "{ip}"),
             Ext::Cidr(cidr) => f.write_str(&cidr.text()),
             Ext::Url(url) => f.write_str(&url.text()),
             Ext::Semver(semver) => write!(f, "{semver}"),

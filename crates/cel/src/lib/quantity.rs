@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use value::quantity::{Format, Quantity, QuantityError};
+use value::quantity::{Quantity, QuantityError, QuantityFormat};
 
 use super::{Ext, ext, int, refuse, string};
 use crate::env::Builder;
@@ -120,7 +120,7 @@ fn computed<'a>(quantity: Quantity) -> Val<'a> {
 }
 
 fn plus_int<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
-    let other = Quantity::new(int(args, 1)?, Format::DecimalExponent);
+    let other = Quantity::new(int(args, 1)?, QuantityFormat::DecimalExponent);
     match args {
         [Val::Ext(_), _] => Ok(computed(at(args, 0)?.add(&other))),
         _ => refuse(),
@@ -128,7 +128,7 @@ fn plus_int<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
 }
 
 fn minus_int<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
-    let other = Quantity::new(int(args, 1)?, Format::DecimalExponent);
+    let other = Quantity::new(int(args, 1)?, QuantityFormat::DecimalExponent);
     match args {
         [Val::Ext(_), _] => Ok(computed(at(args, 0)?.sub(&other))),
         _ => refuse(),

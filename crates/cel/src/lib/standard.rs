@@ -353,7 +353,7 @@ fn duration(result: Option<i64>) -> EvalResult<'static> {
     result.map(Val::Duration).ok_or_else(|| Error::new("integer overflow"))
 }
 
-fn timestamp(result: Option<crate::val::Timestamp>) -> EvalResult<'static> {
+fn timestamp(result: Option<crate::val::CelTimestamp>) -> EvalResult<'static> {
     result.map(Val::Timestamp).ok_or_else(|| Error::new("timestamp overflow"))
 }
 

@@ -226,6 +226,7 @@ fn join<'a>(args: &[Val<'a>], separator: &str) -> EvalResult<'a> {
     Ok(Val::string(text))
 }
 
+/// cel-go's `strings.quote`. Unlike Go's `strconv.Quote`, it does not escape characters that cannot be printed.
 fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -5,7 +5,7 @@ use value::go::quote;
 use crate::env::Builder;
 use crate::eval::{Error, EvalResult};
 use crate::val::time::Civil;
-use crate::val::{Timestamp, Val};
+use crate::val::{CelTimestamp, Val};
 
 /// Declares the accessors of timestamps and durations.
 pub(crate) fn add(b: &mut Builder) {
@@ -64,7 +64,7 @@ fn whole<'a>(args: &[Val<'a>], unit: i64) -> EvalResult<'a> {
     }
 }
 
-fn part<'a>(args: &[Val<'a>], part: fn(&Civil, &Timestamp) -> i64) -> EvalResult<'a> {
+fn part<'a>(args: &[Val<'a>], part: fn(&Civil, &CelTimestamp) -> i64) -> EvalResult<'a> {
     let (t, offset) = match args {
         [Val::Timestamp(t)] => (t, 0),
         [Val::Timestamp(t), Val::String(zone)] => (t, offset(zone, t)?),
@@ -74,7 +74,7 @@ fn part<'a>(args: &[Val<'a>], part: fn(&Civil, &Timestamp) -> i64) -> EvalResult
 }
 
 /// UTC offset in seconds of a time zone at a time. The zone is a name of the time zone database or `+hh:mm`.
-fn offset(zone: &str, t: &Timestamp) -> Result<i64, Error> {
+fn offset(zone: &str, t: &CelTimestamp) -> Result<i64, Error> {
     let Some((hours, minutes)) = zone.split_once(':') else {
         if matches!(zone, "" | "UTC" | "Local") {
             return Ok(0);

@@ -21,8 +21,8 @@ const OTHER_LANGUAGES: [(&str, &str); 12] = [
     ("False", "write `false`"),
     ("None", "write `null`"),
     ("nil", "write `null`"),
-    ("undefined", "write `null`, or ask with `has(object.field)`"),
-    ("any", "`LIST.exists(e, CONDITION)` asks whether one element fits"),
+    ("undefined", "write `null`, or test for the field with `has(object.field)`"),
+    ("any", "`LIST.exists(e, CONDITION)` is true if one element satisfies the condition"),
     ("float", "the type is called `double`"),
     ("str", "`string(VALUE)` converts to a string"),
     ("now", "expressions cannot read the clock"),
@@ -150,12 +150,12 @@ fn syntax(source: &Source, tokens: &[Token], at: Option<usize>, message: &str) -
     if let Some(text) = message.split("token recognition error at: '").nth(1) {
         let hint = match text.chars().next() {
             Some('"' | '\'') => "the string is not closed",
-            Some('=') => "`==` compares; nothing is assigned in an expression",
-            Some('&') => "and is written `&&`",
-            Some('|') => "or is written `||`",
+            Some('=') => "write `==` to compare; an expression cannot assign",
+            Some('&') => "write `&&` for a logical and",
+            Some('|') => "write `||` for a logical or",
             Some('`') => "a name in backticks has letters, digits, `_`, `.`, `-`, `/` and spaces",
-            Some(';') => "an expression is one value; it has no `;`",
-            _ => "the character has no meaning here",
+            Some(';') => "an expression is a single value; remove the `;`",
+            _ => "this character is not part of CEL's syntax",
         };
         return Some(hint.to_owned());
     }
@@ -173,17 +173,17 @@ fn syntax(source: &Source, tokens: &[Token], at: Option<usize>, message: &str) -
     let words = [at.checked_sub(1), Some(at)].into_iter().flatten().filter_map(|at| tokens.get(at));
     for word in words.map(|token| token.text(source.text())) {
         let hint = match word {
-            "and" => "and is written `&&`",
-            "or" => "or is written `||`",
-            "not" => "not is written `!`",
-            "if" | "then" | "else" => "a choice is written `CONDITION ? A : B`",
-            "like" | "LIKE" => "patterns are matched with `VALUE.matches('PATTERN')`",
+            "and" => "write `&&` for a logical and",
+            "or" => "write `||` for a logical or",
+            "not" => "write `!` for a negation",
+            "if" | "then" | "else" => "write a conditional as `CONDITION ? A : B`",
+            "like" | "LIKE" => "match a regular expression with `VALUE.matches('PATTERN')`",
             _ => continue,
         };
         return Some(hint.to_owned());
     }
     if is_close(token.kind) {
-        return Some("the bracket closes nothing, or a value is missing before it".to_owned());
+        return Some("this bracket has no opening bracket, or a value is missing before it".to_owned());
     }
     None
 }

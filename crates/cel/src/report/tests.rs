@@ -100,7 +100,7 @@ fn words_of_other_languages_get_a_hint() {
         1 | len(object) = 3
           |             ^
           |
-          = help: `==` compares; nothing is assigned in an expression
+          = help: write `==` to compare; an expression cannot assign
 
         error: Syntax error: extraneous input '3' expecting <EOF>
          --> <expression>:1:15
@@ -118,7 +118,7 @@ fn words_of_other_languages_get_a_hint() {
         1 | x > 1 and x < 3
           |       ^^^
           |
-          = help: and is written `&&`
+          = help: write `&&` for a logical and
     "]],
     );
     check(

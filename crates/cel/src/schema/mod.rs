@@ -20,7 +20,7 @@ use crate::types::Type;
 
 /// Structural schema of a value, reduced to the parts that CEL needs.
 #[derive(Clone, Debug)]
-pub struct Schema {
+pub struct CelSchema {
     kind: SchemaKind,
     /// Upper bound of elements, entries or characters, used in cost estimates.
     max_elements: u64,
@@ -37,10 +37,10 @@ enum SchemaKind {
     Number,
     String(StringFormat),
     List {
-        items: Arc<Schema>,
+        items: Arc<CelSchema>,
         kind: ListKind,
     },
-    Map(Arc<Schema>),
+    Map(Arc<CelSchema>),
     Object {
         type_name: Str,
         properties: BTreeMap<Str, SchemaProperty>,
@@ -70,15 +70,15 @@ enum ListKind {
 struct SchemaProperty {
     /// The unescaped name, as in the data.
     name: Str,
-    schema: Arc<Schema>,
+    schema: Arc<CelSchema>,
 }
 
-impl Schema {
+impl CelSchema {
     /// Reads a structural schema; returns `None` if expressions cannot access the value.
     ///
     /// `type_name` names the declared type. `root` marks the schema of a whole resource, whose `apiVersion`, `kind`
     /// and `metadata` are always accessible.
-    pub fn from_openapi(schema: &Value, type_name: &str, root: bool) -> Option<Arc<Schema>> {
+    pub fn from_openapi(schema: &Value, type_name: &str, root: bool) -> Option<Arc<CelSchema>> {
         read::read(schema, type_name, root, 0).map(Arc::new)
     }
 
@@ -105,7 +105,7 @@ impl Schema {
     }
 
     /// Finds the schema of the object type `wanted`, here or in a nested schema.
-    fn find(&self, wanted: &str) -> Option<&Schema> {
+    fn find(&self, wanted: &str) -> Option<&CelSchema> {
         match &self.kind {
             SchemaKind::List { items, .. } => items.find(wanted),
             SchemaKind::Map(values) => values.find(wanted),
@@ -128,23 +128,23 @@ impl Schema {
 /// Type provider for the object types that schemas declare.
 #[derive(Debug)]
 pub struct SchemaTypes {
-    roots: Vec<Arc<Schema>>,
+    roots: Vec<Arc<CelSchema>>,
 }
 
 impl SchemaTypes {
     /// Declares the types of `roots` and of all nested schemas.
-    pub fn new(roots: impl IntoIterator<Item = Arc<Schema>>) -> Self {
+    pub fn new(roots: impl IntoIterator<Item = Arc<CelSchema>>) -> Self {
         SchemaTypes { roots: roots.into_iter().collect() }
     }
 
-    fn find(&self, name: &str) -> Option<&Schema> {
+    fn find(&self, name: &str) -> Option<&CelSchema> {
         self.roots.iter().find_map(|root| root.find(name))
     }
 }
 
 impl TypeProvider for SchemaTypes {
     fn find_type(&self, name: &str) -> Option<Type> {
-        self.find(name).map(Schema::declared_type)
+        self.find(name).map(CelSchema::declared_type)
     }
 
     fn find_field(&self, type_name: &str, field: &str) -> Option<Type> {
@@ -160,12 +160,12 @@ impl TypeProvider for SchemaTypes {
 /// Size hints for cost estimates, from the schemas of variables.
 #[derive(Debug)]
 pub struct SchemaHints {
-    variables: Vec<(Str, Arc<Schema>)>,
+    variables: Vec<(Str, Arc<CelSchema>)>,
 }
 
 impl SchemaHints {
     /// Takes the variables' names with their schemas.
-    pub fn new(variables: impl IntoIterator<Item = (Str, Arc<Schema>)>) -> Self {
+    pub fn new(variables: impl IntoIterator<Item = (Str, Arc<CelSchema>)>) -> Self {
         SchemaHints { variables: variables.into_iter().collect() }
     }
 }
@@ -177,7 +177,7 @@ impl SizeHints for SchemaHints {
         // variable.
         let known = self.variables.iter().find(|(name, _)| name == variable);
         let (_, root) = known.or_else(|| self.variables.first())?;
-        let mut here: &Schema = root;
+        let mut here: &CelSchema = root;
         for step in path {
             here = match (&here.kind, step.as_str()) {
                 (SchemaKind::List { items, .. }, "@items") => items,

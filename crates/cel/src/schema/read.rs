@@ -1,11 +1,11 @@
-//! Reads OpenAPI schemas into [`Schema`].
+//! Reads OpenAPI schemas into [`CelSchema`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use value::{Str, Value};
 
-use super::{ListKind, Schema, SchemaKind, SchemaProperty, StringFormat, escape};
+use super::{CelSchema, ListKind, SchemaKind, SchemaProperty, StringFormat, escape};
 
 /// Kubernetes' request size limit. It bounds lists, maps and strings that the schema leaves unbounded.
 const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;
@@ -13,14 +13,14 @@ const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;
 const MAX_DEPTH: usize = 200;
 
 /// Reads a schema; `None` if expressions cannot access the value (for example, preserved unknown fields).
-pub(super) fn read(schema: &Value, type_name: &str, root: bool, depth: usize) -> Option<Schema> {
+pub(super) fn read(schema: &Value, type_name: &str, root: bool, depth: usize) -> Option<CelSchema> {
     if depth > MAX_DEPTH {
         return None;
     }
     let flag = |name: &str| schema.get(name).and_then(Value::as_bool) == Some(true);
     let count = |name: &str| schema.get(name).and_then(Value::as_int).map(|n| u64::try_from(n).unwrap_or(0));
     let simple = |kind: SchemaKind, max_elements: u64, min_serialized: u64| {
-        Some(Schema { kind, max_elements, min_serialized })
+        Some(CelSchema { kind, max_elements, min_serialized })
     };
     if flag("x-kubernetes-int-or-string") {
         let most = count("maxLength").map_or(MAX_REQUEST_BYTES - 2, |length| length.saturating_mul(4));
@@ -86,7 +86,7 @@ fn is_embedded(schema: &Value) -> bool {
     schema.get("x-kubernetes-embedded-resource").and_then(Value::as_bool) == Some(true)
 }
 
-fn object(schema: &Value, type_name: &str, root: bool, depth: usize) -> Schema {
+fn object(schema: &Value, type_name: &str, root: bool, depth: usize) -> CelSchema {
     let required: Vec<&str> = schema.list_at(&["required"]).iter().filter_map(Value::as_str).collect();
     let mut declared: Vec<(Str, Value)> = Vec::new();
     if let Some(Value::Map(properties)) = schema.get("properties") {
@@ -111,7 +111,7 @@ fn object(schema: &Value, type_name: &str, root: bool, depth: usize) -> Schema {
         }
     }
     let kind = SchemaKind::Object { type_name: type_name.into(), properties };
-    Schema { kind, max_elements: 0, min_serialized }
+    CelSchema { kind, max_elements: 0, min_serialized }
 }
 
 /// Declares `kind`, `apiVersion` and `metadata.name`/`generateName`, which every resource has whether or not its

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use value::{Str, json};
 
-use super::{Schema, SchemaHints, SchemaTypes, escape, unescape};
+use super::{CelSchema, SchemaHints, SchemaTypes, escape, unescape};
 use crate::{Activation, Env, Type, Val, Version};
 
 #[test]
@@ -26,9 +26,9 @@ fn names_are_escaped_as_kubernetes_escapes_them() {
     assert_eq!(unescape("__unknown__"), None);
 }
 
-fn env(schema: &str) -> (Env, Arc<Schema>) {
+fn env(schema: &str) -> (Env, Arc<CelSchema>) {
     let schema = json::parse(schema.as_bytes()).unwrap();
-    let schema = Schema::from_openapi(&schema, "selfType", true).unwrap();
+    let schema = CelSchema::from_openapi(&schema, "selfType", true).unwrap();
     let env = Env::kubernetes(Version::CURRENT)
         .with_types(Arc::new(SchemaTypes::new([schema.clone()])))
         .with_variables([("self", schema.declared_type())]);

@@ -6,13 +6,13 @@ use base64::Engine as _;
 use value::time::parse_duration;
 use value::{Value, write};
 
-use super::{ListKind, Schema, SchemaKind, StringFormat};
+use super::{CelSchema, ListKind, SchemaKind, StringFormat};
 use crate::eval::Error;
 use crate::val::convert::to_json;
-use crate::val::time::Timestamp;
+use crate::val::time::CelTimestamp;
 use crate::val::{ListVal, MapKey, Steps, Val, equal_nested};
 
-impl Schema {
+impl CelSchema {
     pub(crate) fn is_number(&self) -> bool {
         matches!(self.kind, SchemaKind::Number)
     }
@@ -26,24 +26,24 @@ impl Schema {
                 .map(|bytes| Val::Bytes(bytes.into())),
             SchemaKind::String(StringFormat::Duration) => parse_duration(text).ok().map(Val::Duration),
             SchemaKind::String(StringFormat::Date) => date(text).map(Val::Timestamp),
-            SchemaKind::String(StringFormat::DateTime) => Timestamp::read(text).map(Val::Timestamp),
+            SchemaKind::String(StringFormat::DateTime) => CelTimestamp::read(text).map(Val::Timestamp),
             _ => None,
         };
         read.unwrap_or(Val::str(text))
     }
 
     /// Returns `self` if this is the schema of a list.
-    pub(crate) fn for_list(&self) -> Option<&Schema> {
+    pub(crate) fn for_list(&self) -> Option<&CelSchema> {
         matches!(self.kind, SchemaKind::List { .. }).then_some(self)
     }
 
     /// Returns `self` if this is the schema of a map or an object.
-    pub(crate) fn for_map(&self) -> Option<&Schema> {
+    pub(crate) fn for_map(&self) -> Option<&CelSchema> {
         matches!(self.kind, SchemaKind::Map(_) | SchemaKind::Object { .. }).then_some(self)
     }
 
     /// Schema of the list's elements; `None` if this is not a list schema.
-    pub(crate) fn items(&self) -> Option<&Schema> {
+    pub(crate) fn items(&self) -> Option<&CelSchema> {
         match &self.kind {
             SchemaKind::List { items, .. } => Some(items),
             _ => None,
@@ -57,7 +57,7 @@ impl Schema {
 
     /// Looks up a property by its escaped name: returns its name in the data (`None` if that is the same) and its
     /// schema.
-    pub(crate) fn property<'s>(&'s self, name: &str) -> Option<(Option<&'s str>, Option<&'s Schema>)> {
+    pub(crate) fn property<'s>(&'s self, name: &str) -> Option<(Option<&'s str>, Option<&'s CelSchema>)> {
         match &self.kind {
             SchemaKind::Map(values) => Some((None, Some(values))),
             SchemaKind::Object { properties, .. } => {
@@ -68,7 +68,7 @@ impl Schema {
     }
 
     /// Returns the CEL key and the value schema of a data entry; `None` if the schema does not declare the property.
-    pub(crate) fn entry<'a>(&'a self, key: &'a str) -> Option<(Val<'a>, Option<&'a Schema>)> {
+    pub(crate) fn entry<'a>(&'a self, key: &'a str) -> Option<(Val<'a>, Option<&'a CelSchema>)> {
         match &self.kind {
             SchemaKind::Map(values) => Some((Val::str(key), Some(values))),
             SchemaKind::Object { properties, .. } => properties
@@ -184,6 +184,6 @@ fn identity(kind: &ListKind, val: &Val<'_>) -> Option<Vec<Option<MapKey>>> {
 }
 
 /// Midnight UTC of a `YYYY-MM-DD` date.
-fn date(text: &str) -> Option<Timestamp> {
-    Timestamp::read(&format!("{text}T00:00:00Z"))
+fn date(text: &str) -> Option<CelTimestamp> {
+    CelTimestamp::read(&format!("{text}T00:00:00Z"))
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::ast::{Ast, Expr, ExprKind, Literal};
+use value::go::quote;
+
+use super::ast::{Ast, Comprehension, Expr, ExprKind, Literal};
 use super::operator;
 use crate::check::CheckedAst;
 
@@ -205,7 +207,7 @@ fn write_literal(out: &mut String, literal: &Literal) {
         Literal::Int(i) => write!(out, "{i}"),
         Literal::Uint(u) => write!(out, "{u}u"),
         Literal::Double(d) => write!(out, "{d:?}"),
-        Literal::String(s) => write!(out, "{}", quoted(s)),
+        Literal::String(s) => write!(out, "{}", quote(s)),
         Literal::Bytes(b) => {
             out.push_str("b\"");
             for byte in b {
@@ -216,25 +218,6 @@ fn write_literal(out: &mut String, literal: &Literal) {
     };
 }
 
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if c.is_control() => {
-                let _ = write!(out, "\\U{:08x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
 /// Prints a checked tree with types and overloads, in cel-go's debug format.
 pub(crate) fn show(checked: &CheckedAst) -> String {
     let mut out = String::new();
@@ -243,7 +226,6 @@ pub(crate) fn show(checked: &CheckedAst) -> String {
 }
 
 fn node(checked: &CheckedAst, expr: &Expr, depth: usize, out: &mut String) {
-    let indent = "  ".repeat(depth);
     match &expr.kind {
         ExprKind::Unspecified => out.push_str("<unspecified>"),
         ExprKind::Literal(literal) => write_literal(out, literal),
@@ -257,69 +239,76 @@ fn node(checked: &CheckedAst, expr: &Expr, depth: usize, out: &mut String) {
                 node(checked, target, depth, out);
                 out.push('.');
             }
-            let _ = write!(out, "{function}(");
-            for (i, arg) in args.iter().enumerate() {
-                let _ = write!(out, "{}\n{indent}  ", if i > 0 { "," } else { "" });
-                node(checked, arg, depth + 1, out);
-            }
-            let _ = write!(out, "{})", if args.is_empty() { String::new() } else { format!("\n{indent}") });
+            out.push_str(function);
+            bracketed(["(", ")"], args, depth, out, |arg, out| node(checked, arg, depth + 1, out));
         }
         ExprKind::List { elements, .. } => {
-            out.push('[');
-            for (i, element) in elements.iter().enumerate() {
-                let _ = write!(out, "{}\n{indent}  ", if i > 0 { "," } else { "" });
+            bracketed(["[", "]"], elements, depth, out, |element, out| {
                 node(checked, element, depth + 1, out);
-            }
-            let _ =
-                write!(out, "{}]", if elements.is_empty() { String::new() } else { format!("\n{indent}") });
+            });
         }
-        ExprKind::Map(entries) => {
-            out.push('{');
-            for (i, entry) in entries.iter().enumerate() {
-                let _ = write!(out, "{}\n{indent}  ", if i > 0 { "," } else { "" });
-                node(checked, &entry.key, depth + 1, out);
-                out.push(':');
-                node(checked, &entry.value, depth + 1, out);
-            }
-            let _ =
-                write!(out, "{}}}", if entries.is_empty() { String::new() } else { format!("\n{indent}") });
-        }
+        ExprKind::Map(entries) => bracketed(["{", "}"], entries, depth, out, |entry, out| {
+            node(checked, &entry.key, depth + 1, out);
+            out.push(':');
+            node(checked, &entry.value, depth + 1, out);
+        }),
         ExprKind::Struct { type_name, fields } => {
-            let _ = write!(out, "{type_name}{{");
-            for (i, field) in fields.iter().enumerate() {
-                let _ = write!(out, "{}\n{indent}  {}:", if i > 0 { "," } else { "" }, field.name);
+            out.push_str(type_name);
+            bracketed(["{", "}"], fields, depth, out, |field, out| {
+                let _ = write!(out, "{}:", field.name);
                 node(checked, &field.value, depth + 1, out);
-            }
-            let _ =
-                write!(out, "{}}}", if fields.is_empty() { String::new() } else { format!("\n{indent}") });
+            });
         }
-        ExprKind::Comprehension(c) => {
-            let _ = write!(out, "__comprehension__(\n{indent}  // Variable\n{indent}  {},", c.var);
-            if let Some(var2) = &c.var2 {
-                let _ = write!(out, "\n{indent}  {var2},");
-            }
-            for (name, part) in [
-                ("Target", &c.range),
-                ("Accumulator", &c.init),
-                ("LoopCondition", &c.condition),
-                ("LoopStep", &c.step),
-                ("Result", &c.result),
-            ] {
-                let _ = write!(out, "\n{indent}  // {name}\n{indent}  ");
-                if name == "Accumulator" {
-                    let _ = write!(out, "{},\n{indent}  // Init\n{indent}  ", c.accu);
-                }
-                node(checked, part, depth + 1, out);
-                if name != "Result" {
-                    out.push(',');
-                }
-            }
-            out.push(')');
-        }
+        ExprKind::Comprehension(c) => comprehension(checked, c, depth, out),
     }
     let overloads = checked.overloads(expr.id);
     let _ = write!(out, "~{}", checked.type_of(expr.id).in_messages());
     if !overloads.is_empty() {
         let _ = write!(out, "^{}", overloads.join("|"));
     }
+}
+
+/// Prints one item per line between brackets; an empty list prints on one line.
+fn bracketed<T>(
+    [open, close]: [&str; 2],
+    items: &[T],
+    depth: usize,
+    out: &mut String,
+    item_to: impl Fn(&T, &mut String),
+) {
+    let indent = "  ".repeat(depth);
+    out.push_str(open);
+    for (i, item) in items.iter().enumerate() {
+        let _ = write!(out, "{}\n{indent}  ", if i > 0 { "," } else { "" });
+        item_to(item, out);
+    }
+    if !items.is_empty() {
+        let _ = write!(out, "\n{indent}");
+    }
+    out.push_str(close);
+}
+
+fn comprehension(checked: &CheckedAst, c: &Comprehension, depth: usize, out: &mut String) {
+    let indent = "  ".repeat(depth);
+    let _ = write!(out, "__comprehension__(\n{indent}  // Variable\n{indent}  {},", c.var);
+    if let Some(var2) = &c.var2 {
+        let _ = write!(out, "\n{indent}  {var2},");
+    }
+    for (name, part) in [
+        ("Target", &c.range),
+        ("Accumulator", &c.init),
+        ("LoopCondition", &c.condition),
+        ("LoopStep", &c.step),
+        ("Result", &c.result),
+    ] {
+        let _ = write!(out, "\n{indent}  // {name}\n{indent}  ");
+        if name == "Accumulator" {
+            let _ = write!(out, "{},\n{indent}  // Init\n{indent}  ", c.accu);
+        }
+        node(checked, part, depth + 1, out);
+        if name != "Result" {
+            out.push(',');
+        }
+    }
+    out.push(')');
 }

@@ -10,13 +10,13 @@ use value::Value;
 use super::{Text, Val, double_as_int, double_as_uint};
 use crate::eval::Error;
 use crate::lib::Ext;
-use crate::schema::Schema;
+use crate::schema::CelSchema;
 
 /// A list value, borrowed where possible.
 #[derive(Clone, Debug)]
 pub enum ListVal<'a> {
     /// A list of the data, with its schema if it has one.
-    Data(&'a Vec<Value>, Option<&'a Schema>),
+    Data(&'a Vec<Value>, Option<&'a CelSchema>),
     /// A constant of the program.
     Borrowed(&'a [Val<'a>]),
     /// A list created by the expression.
@@ -38,7 +38,7 @@ impl<'a> ListVal<'a> {
     pub fn get(&self, at: usize) -> Option<Val<'a>> {
         match self {
             ListVal::Data(items, schema) => {
-                items.get(at).map(|item| Val::typed(item, schema.and_then(Schema::items)))
+                items.get(at).map(|item| Val::typed(item, schema.and_then(CelSchema::items)))
             }
             ListVal::Borrowed(items) => items.get(at).map(Val::borrow),
             ListVal::Owned(items) => items.get(at).cloned(),
@@ -55,7 +55,7 @@ impl<'a> ListVal<'a> {
 #[derive(Clone)]
 pub enum MapVal<'a> {
     /// A map of the data, with its schema if it has one.
-    Data(&'a value::Map, Option<&'a Schema>),
+    Data(&'a value::Map, Option<&'a CelSchema>),
     /// A constant of the program.
     Borrowed(&'a MapEntries<'a>),
     /// A map created by the expression.
@@ -298,7 +298,7 @@ impl<'a> MapVal<'a> {
             }
             MapVal::Data(map, Some(schema)) => {
                 let map: &'a value::Map = map;
-                let schema: &'a Schema = schema;
+                let schema: &'a CelSchema = schema;
                 Box::new(map.iter().filter_map(|(key, value)| {
                     let (name, schema) = schema.entry(key)?;
                     Some((name, Val::typed(value, schema)))

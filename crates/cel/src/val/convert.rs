@@ -69,9 +69,9 @@ pub(crate) fn convert<'a>(val: &Val<'a>, to: &Type) -> EvalResult<'a> {
             if !(time::EARLIEST..=time::LATEST).contains(seconds) {
                 return Err(Error::new("timestamp overflow"));
             }
-            Some(Val::Timestamp(time::Timestamp { seconds: *seconds, nanos: 0, offset: 0 }))
+            Some(Val::Timestamp(time::CelTimestamp { seconds: *seconds, nanos: 0, offset: 0 }))
         }
-        (Type::Timestamp, Val::String(s)) => match time::Timestamp::read(s) {
+        (Type::Timestamp, Val::String(s)) => match time::CelTimestamp::read(s) {
             Some(t) if !(time::EARLIEST..=time::LATEST).contains(&t.seconds) => {
                 return Err(Error::new("timestamp overflow"));
             }

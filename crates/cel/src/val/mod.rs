@@ -18,10 +18,10 @@ pub(crate) use compare::{compare, contains, equal, equal_nested};
 pub(crate) use number::{double_as_int, double_as_uint, fixed, scientific};
 pub(crate) use show::TruncatedVal;
 pub(crate) use steps::Steps;
-pub use time::Timestamp;
+pub use time::CelTimestamp;
 
 use crate::lib::Ext;
-use crate::schema::Schema;
+use crate::schema::CelSchema;
 
 /// A run-time value of CEL.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub enum Val<'a> {
     /// A duration in nanoseconds.
     Duration(i64),
     /// A time with its UTC offset.
-    Timestamp(Timestamp),
+    Timestamp(CelTimestamp),
     /// A type, by its run-time name.
     Type(Arc<str>),
     /// An optional; `None` is `optional.none()`.
@@ -187,7 +187,7 @@ impl<'a> Val<'a> {
     }
 
     /// A view of data that is read by its schema.
-    pub fn typed(value: &'a Value, schema: Option<&'a Schema>) -> Self {
+    pub fn typed(value: &'a Value, schema: Option<&'a CelSchema>) -> Self {
         match value {
             Value::Null => Val::Null,
             Value::Bool(b) => Val::Bool(*b),
@@ -201,8 +201,8 @@ impl<'a> Val<'a> {
                 Some(schema) => schema.string(s),
                 None => Val::str(s),
             },
-            Value::List(list) => Val::List(ListVal::Data(list, schema.and_then(Schema::for_list))),
-            Value::Map(map) => Val::Map(MapVal::Data(map, schema.and_then(Schema::for_map))),
+            Value::List(list) => Val::List(ListVal::Data(list, schema.and_then(CelSchema::for_list))),
+            Value::Map(map) => Val::Map(MapVal::Data(map, schema.and_then(CelSchema::for_map))),
         }
     }
 

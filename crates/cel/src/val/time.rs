@@ -9,7 +9,7 @@ use super::number;
 
 /// A point in time, with the UTC offset it was written with.
 #[derive(Clone, Copy, Debug)]
-pub struct Timestamp {
+pub struct CelTimestamp {
     /// Seconds since the Unix epoch.
     pub seconds: i64,
     /// Nanoseconds within the second.
@@ -39,13 +39,13 @@ pub(crate) struct Civil {
     pub(crate) day_of_year: i64,
 }
 
-impl Timestamp {
+impl CelTimestamp {
     /// True if both are the same instant, whatever their offsets.
-    pub(crate) fn same_instant(&self, other: &Timestamp) -> bool {
+    pub(crate) fn same_instant(&self, other: &CelTimestamp) -> bool {
         self.compare(other) == Ordering::Equal
     }
 
-    pub(crate) fn compare(&self, other: &Timestamp) -> Ordering {
+    pub(crate) fn compare(&self, other: &CelTimestamp) -> Ordering {
         (self.seconds, self.nanos).cmp(&(other.seconds, other.nanos))
     }
 
@@ -54,15 +54,15 @@ impl Timestamp {
     }
 
     /// Adds nanoseconds; `None` outside CEL's range.
-    pub(crate) fn plus(&self, nanos: i64) -> Option<Timestamp> {
+    pub(crate) fn plus(&self, nanos: i64) -> Option<CelTimestamp> {
         let total = i64::from(self.nanos) + nanos.rem_euclid(NANOS);
         let seconds = self.seconds.checked_add(nanos.div_euclid(NANOS))?.checked_add(total / NANOS)?;
         let nanos = u32::try_from(total % NANOS).ok()?;
-        (EARLIEST..=LATEST).contains(&seconds).then_some(Timestamp { seconds, nanos, offset: self.offset })
+        (EARLIEST..=LATEST).contains(&seconds).then_some(CelTimestamp { seconds, nanos, offset: self.offset })
     }
 
     /// Nanoseconds since `other`; `None` on overflow.
-    pub(crate) fn minus(&self, other: &Timestamp) -> Option<i64> {
+    pub(crate) fn minus(&self, other: &CelTimestamp) -> Option<i64> {
         let seconds = self.seconds.checked_sub(other.seconds)?;
         seconds.checked_mul(NANOS)?.checked_add(i64::from(self.nanos) - i64::from(other.nanos))
     }
@@ -113,9 +113,9 @@ impl Timestamp {
     }
 
     /// Parses RFC 3339 with Go's leniency (see [`parse_rfc3339`]).
-    pub(crate) fn read(text: &str) -> Option<Timestamp> {
+    pub(crate) fn read(text: &str) -> Option<CelTimestamp> {
         let ZonedTime { seconds, nanos, offset } = parse_rfc3339(text).ok()?;
-        Some(Timestamp { seconds, nanos, offset })
+        Some(CelTimestamp { seconds, nanos, offset })
     }
 }
 

@@ -288,15 +288,13 @@ fn token_config(args: &Args) -> Result<Option<TokenConfig>> {
             errors.push(format!("service-account-issuer {} is already specified", api::field::quote(issuer)));
         }
     }
-    if let Some(uri) = args.service_account_jwks_uri.as_deref().filter(|uri| !uri.is_empty())
-        && !uri.get(..8).is_some_and(|head| head.eq_ignore_ascii_case("https://"))
-    {
-        errors.push(if uri.starts_with(':') {
-            let quoted = api::field::quote(uri);
-            format!("service-account-jwks-uri must be a valid URL: parse {quoted}: missing protocol scheme")
-        } else {
-            format!("service-account-jwks-uri requires https scheme, parsed as: {uri}")
-        });
+    if let Some(uri) = args.service_account_jwks_uri.as_deref().filter(|uri| !uri.is_empty()) {
+        match value::go::url::Url::parse(uri) {
+            Err(error) => errors.push(format!("service-account-jwks-uri must be a valid URL: {error}")),
+            Ok(url) if url.scheme != "https" => errors
+                .push(format!("service-account-jwks-uri requires https scheme, parsed as: {}", url.text())),
+            Ok(_) => {}
+        }
     }
     let keys =
         args.service_account_key_file.iter().map(|path| read_key("service-account-key-file", path, ""));

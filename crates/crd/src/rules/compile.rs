@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use cel::schema::{Schema, SchemaHints, SchemaTypes};
+use cel::schema::{CelSchema, SchemaHints, SchemaTypes};
 use cel::{Checked, Env, Program, Type, Version};
 use value::{Str, Value};
 
@@ -50,7 +50,7 @@ pub struct CompiledRules {
     pub rules: Vec<CompiledRule>,
     /// How often a value of this schema can occur in one request.
     pub max_cardinality: u64,
-    pub(super) schema: Arc<Schema>,
+    pub(super) schema: Arc<CelSchema>,
     pub(super) env: Env,
     /// Declares `oldSelf` as an optional value.
     pub(super) optional_env: Env,
@@ -67,7 +67,7 @@ pub fn compile(
 }
 
 fn compile_rules(source: RuleSource<'_>, estimate: bool) -> Option<CompiledRules> {
-    let types = Schema::from_openapi(source.schema, SELF_TYPE, source.is_resource)?;
+    let types = CelSchema::from_openapi(source.schema, SELF_TYPE, source.is_resource)?;
     let declared = types.declared_type();
     let base = BASE.with_types(Arc::new(SchemaTypes::new([Arc::clone(&types)])));
     let env = base.with_variables([("self", declared.clone()), ("oldSelf", declared.clone())]);

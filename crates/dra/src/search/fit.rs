@@ -66,14 +66,14 @@ impl ChoicePlan<'_> {
     /// `None`.
     pub(super) fn fit(
         &mut self,
-        world: &SearchContext<'_>,
+        context: &SearchContext<'_>,
         evaluator: &mut SelectorEvaluator<'_>,
         claim: &PendingClaim,
         choice: &Choice,
         at: usize,
     ) -> Result<Option<TakenShares>, Error> {
         if matches!(self.fits.get(at), None | Some(Fit::Unknown)) {
-            let fit = self.judge(world, evaluator, claim, choice, at);
+            let fit = self.evaluate(context, evaluator, claim, choice, at);
             if self.fits.len() <= at {
                 self.fits.resize(at + 1, Fit::Unknown);
             }
@@ -88,16 +88,16 @@ impl ChoicePlan<'_> {
         }
     }
 
-    fn judge(
+    fn evaluate(
         &self,
-        world: &SearchContext<'_>,
+        context: &SearchContext<'_>,
         evaluator: &mut SelectorEvaluator<'_>,
         claim: &PendingClaim,
         choice: &Choice,
         at: usize,
     ) -> Fit {
-        let Some((position, device)) = world.candidate(at) else { return Fit::No };
-        let name = || world.inventory.full_name(device);
+        let Some((position, device)) = context.candidate(at) else { return Fit::No };
+        let name = || context.inventory.full_name(device);
         let failed = |error: Error| Fit::Failed(Box::new(error));
         // `None` means that the budget is exhausted, which is no error of the selector.
         let said = |i: usize, failure: SelectorFailure| match failure {

@@ -26,7 +26,7 @@ fn released_devices_leave_no_usage_behind() {
         }
     }
     usage.set("u", holdings(&claim("memory", "4"), &inventory), &inventory);
-    assert_eq!(usage.taken(inventory.devices.first().unwrap(), "memory"), 4_000_000_000);
+    assert_eq!(usage.consumed_capacity(inventory.devices.first().unwrap(), "memory"), 4_000_000_000);
     usage.set("u", Vec::new(), &inventory);
     assert_eq!(taken(&usage), 0);
 }

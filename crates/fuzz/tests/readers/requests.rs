@@ -53,7 +53,7 @@ fn paths_and_queries_are_read_in_one_way() {
         let (path, query) = text.split_once('?').unwrap_or((&text, ""));
         let query = Query::parse(query);
         for method in [Method::GET, Method::POST, Method::DELETE, Method::PATCH, Method::HEAD] {
-            let decoded = percent_decode(path, false);
+            let decoded = percent_decode(path);
             let info = RequestInfo::parse(&method, &decoded, &query);
             if info.path != decoded {
                 return Err(format!("authorized as {}", info.path));

@@ -182,7 +182,7 @@ fn addresses_are_read_as_the_standard_library_reads_them() {
                 return Err(format!("read as {ip}/{length}"));
             }
         }
-        if let Ok(bytes) = schema::decode::bytes(&text)
+        if let Ok(bytes) = value::go::base64::STD.decode(&text)
             && bytes.len() > text.len()
         {
             return Err(format!("{} bytes", bytes.len()));

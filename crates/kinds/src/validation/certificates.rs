@@ -82,7 +82,7 @@ pub fn certificate_request(text: &str) -> Result<CertificateRequest, x509::Error
 }
 
 fn decoded(text: &str) -> Vec<u8> {
-    schema::decode::bytes(text).unwrap_or_default()
+    value::go::base64::STD.decode(text).unwrap_or_default()
 }
 
 fn check_certificates(text: &str) -> Result<(), String> {

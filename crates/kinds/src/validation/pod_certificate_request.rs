@@ -104,7 +104,7 @@ fn omitted(at: &At<'_>, detail: &str, errors: &mut FieldErrors) {
 }
 
 fn bytes(spec: Option<&Value>, field: &str) -> Vec<u8> {
-    schema::decode::bytes(spec.text(field)).unwrap_or_default()
+    value::go::base64::STD.decode(spec.text(field)).unwrap_or_default()
 }
 
 fn stub_request(spec: Option<&Value>, errors: &mut FieldErrors) {

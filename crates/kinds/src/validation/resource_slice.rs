@@ -303,6 +303,7 @@ fn version_value(text: &str, at: &At<'_>, errors: &mut FieldErrors) {
     text_value(text, at, errors);
 }
 
+/// The regular expression of semver.org. CEL's `semver` is another parser upstream (blang/semver), which limits numbers to 64 bits.
 fn is_semver(text: &str) -> bool {
     let (core, build) = text.split_once('+').map_or((text, None), |(core, build)| (core, Some(build)));
     let (core, pre) = core.split_once('-').map_or((core, None), |(core, pre)| (core, Some(pre)));

@@ -6,7 +6,7 @@ use value::Value;
 pub(super) fn problem(secret: &Value) -> Option<String> {
     let labels = |key: &str| -> Vec<String> {
         let text = secret.str_at(&["data", key]).unwrap_or_default();
-        let bytes = schema::decode::bytes(text).unwrap_or_default();
+        let bytes = value::go::base64::STD.decode(text).unwrap_or_default();
         x509::pem::blocks(&bytes).map(|block| block.label).collect()
     };
     let certificate = labels("tls.crt");

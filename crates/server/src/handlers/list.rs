@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use api::selector::{FieldSelector, LabelSelector, Selection};
 use api::{Status, StatusCause, StatusDetails, order};
-use base64::Engine as _;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crd::columns::TableAllowance;
 use storage::{ListAt, ListRequest, ReadError, StoredEntry};
-use value::{Value, json, write};
+use value::{Value, go, json, write};
 
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
@@ -21,15 +19,6 @@ use crate::respond;
 use crate::splice::Splice;
 use crate::state::State;
 use crate::table::{self, TableOptions, TableRequest, TableScope};
-
-/// Go's raw URL encoding: without padding, and trailing bits are ignored.
-const TOKEN: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::URL_SAFE,
-    GeneralPurposeConfig::new()
-        .with_encode_padding(false)
-        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
-        .with_decode_allow_trailing_bits(true),
-);
 
 /// Number of entries whose selectors are evaluated together.
 const CHUNK: usize = 500;
@@ -204,21 +193,13 @@ fn continue_token_at(key: &str, scope: &str, revision: i64) -> String {
     let start = format!("{}\0", key.strip_prefix(scope).unwrap_or(key));
     let mut token = Value::map([("v", Value::from("meta.k8s.io/v1")), ("start", Value::from(start))]);
     token.set_at(&["rv"], revision);
-    TOKEN.encode(write::to_vec(&token))
+    go::base64::RAW_URL.encode(write::to_vec(&token))
 }
 
 /// Parses a continue token: the key to continue after, and the revision, negative for the latest.
 fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
     let invalid = |why: String| format!("continue key is not valid: {why}");
-    let bytes = TOKEN.decode(token).map_err(|error| {
-        let at = match error {
-            base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-            base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => {
-                token.len() / 4 * 4
-            }
-        };
-        invalid(format!("illegal base64 data at input byte {at}"))
-    })?;
+    let bytes = go::base64::RAW_URL.decode(token).map_err(|error| invalid(error.to_string()))?;
     let token = json::parse(&bytes).map_err(|e| invalid(e.to_string()))?;
     let version = token.str_at(&["v"]).unwrap_or_default();
     if version != "meta.k8s.io/v1" {

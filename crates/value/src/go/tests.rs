@@ -1,5 +1,8 @@
 //! Expected texts are the output of Go 1.26.
 
+use super::base64::{CorruptInputError, RAW_URL, STD, canonical};
+use super::netip::{parse_addr, parse_cidr_sloppy, parse_ip_sloppy, parse_prefix};
+use super::url::Url;
 use super::{float, is_printable, quote, syntax, text, type_name};
 use crate::{Value, json};
 
@@ -83,4 +86,69 @@ fn printing_a_large_tree_is_truncated() {
 fn types_have_gos_names() {
     let names: Vec<&str> = tree().as_map().unwrap().iter().map(|(_, value)| type_name(value)).collect();
     assert_eq!(names, ["float64", "int64", "float64", "<nil>", "[]interface {}"]);
+}
+
+#[test]
+fn base64_is_decoded_with_go_offsets() {
+    for (text, expected) in [
+        ("QUJD", Ok("ABC")),
+        ("QU\r\nJD\n", Ok("ABC")),
+        ("QUI=", Ok("AB")),
+        ("QR=\n=\n", Ok("A")),
+        ("QUJ", Err(0)),
+        ("QUJDQ", Err(4)),
+        ("QU*D", Err(2)),
+        ("=", Err(0)),
+        ("QQ=", Err(3)),
+        ("QQ=A", Err(2)),
+        ("QUI=A", Err(4)),
+    ] {
+        let expected = expected.map(|s: &str| s.as_bytes().to_vec()).map_err(CorruptInputError);
+        assert_eq!(STD.decode(text), expected, "{text:?}");
+    }
+    assert_eq!(RAW_URL.decode("_-8"), Ok(vec![0xff, 0xef]));
+    assert_eq!(RAW_URL.decode("QUI="), Err(CorruptInputError(3)));
+    assert_eq!(RAW_URL.decode("QUJDQ"), Err(CorruptInputError(4)));
+    assert_eq!(CorruptInputError(3).to_string(), "illegal base64 data at input byte 3");
+    assert_eq!(canonical("QUJD"), Ok(None));
+    assert_eq!(canonical("QR=="), Ok(Some("QQ==".to_owned())));
+}
+
+#[test]
+fn urls_are_parsed_and_printed() {
+    let url = Url::parse("HTTPS://us%40er:pass@h:1/a%2Fb?x=1&x=2#f%20g").unwrap();
+    assert_eq!((url.scheme.as_str(), url.userinfo().as_deref()), ("https", Some("us%40er:pass")));
+    assert_eq!((url.host_and_port(), url.escaped_path().as_str()), (("h", "1"), "/a%2Fb"));
+    assert_eq!(url.query(), [("x".to_owned(), vec!["1".to_owned(), "2".to_owned()])]);
+    assert_eq!(url.fragment(), "f g");
+    assert_eq!(url.text(), "https://us%40er:pass@h:1/a%2Fb?x=1&x=2#f%20g");
+    for (text, error) in [
+        (":", r#"parse ":": missing protocol scheme"#),
+        ("1:b", r#"parse "1:b": first path segment in URL cannot contain colon"#),
+        ("http://h:x/", r#"parse "http://h:x/": invalid port ":x" after host"#),
+        ("http://[1.2.3.4]/", r#"parse "http://[1.2.3.4]/": invalid IP-literal"#),
+        ("/%世", r#"parse "/%世": invalid URL escape "%\xe4\xb8""#),
+    ] {
+        assert_eq!(Url::parse(text).map(|url| url.text()), Err(error.to_owned()));
+    }
+}
+
+#[test]
+fn lenient_addresses_may_have_leading_zeros_and_strict_ones_not() {
+    let sloppy = |text| parse_ip_sloppy(text).map(|ip| ip.to_string());
+    assert_eq!(sloppy("010.00.0.1").as_deref(), Some("10.0.0.1"));
+    assert_eq!(sloppy("00001::1").as_deref(), Some("1::1"));
+    assert_eq!(sloppy("fe80::1%eth0"), None);
+    assert_eq!(
+        parse_addr("010.0.0.1").unwrap_err(),
+        r#"ParseAddr("010.0.0.1"): IPv4 field has octet with leading zero"#
+    );
+    assert_eq!(
+        parse_cidr_sloppy("10.0.0.1/0008").map(|(ip, bits)| (ip.to_string(), bits)),
+        Some(("10.0.0.1".to_owned(), 8))
+    );
+    assert_eq!(
+        parse_prefix("10.0.0.1/08").unwrap_err(),
+        r#"netip.ParsePrefix("10.0.0.1/08"): bad bits after slash: "08""#
+    );
 }

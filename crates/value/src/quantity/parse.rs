@@ -1,13 +1,13 @@
 //! Text → [`Quantity`], with the decisions of Kubernetes' `ParseQuantity`.
 
 use super::decimal::Decimal;
-use super::{Amount, BINARY_SUFFIXES, DECIMAL_SUFFIXES, Format, NANO, Quantity, QuantityError};
+use super::{Amount, BINARY_SUFFIXES, DECIMAL_SUFFIXES, NANO, Quantity, QuantityError, QuantityFormat};
 
 /// The most digits that Kubernetes' fast path takes.
 const MAX_SMALL_DIGITS: i32 = 18;
 
 pub(super) fn quantity(text: &str) -> Result<Quantity, QuantityError> {
-    let parts = Parts::split(text)?;
+    let parts = QuantityParts::split(text)?;
     let suffix = Suffix::read(parts.suffix).ok_or(QuantityError::Suffix)?;
     if let Some(quantity) = small(text, &parts, &suffix) {
         return Ok(quantity);
@@ -20,7 +20,7 @@ pub(super) fn quantity(text: &str) -> Result<Quantity, QuantityError> {
 }
 
 /// The sign, digits and suffix of a quantity's text.
-struct Parts<'a> {
+struct QuantityParts<'a> {
     negative: bool,
     /// Digits before the point without leading zeros.
     whole: &'a str,
@@ -29,7 +29,7 @@ struct Parts<'a> {
     has_digit: bool,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> QuantityParts<'a> {
     fn split(text: &'a str) -> Result<Self, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Format);
@@ -45,7 +45,7 @@ impl<'a> Parts<'a> {
         if exponent.contains(not_digit) {
             return Err(QuantityError::Format);
         }
-        Ok(Parts {
+        Ok(QuantityParts {
             negative: text.starts_with('-'),
             whole: whole.trim_start_matches('0'),
             fraction,
@@ -61,7 +61,7 @@ impl<'a> Parts<'a> {
 
 enum Suffix {
     /// A power of ten.
-    Decimal(i32, Format),
+    Decimal(i32, QuantityFormat),
     /// A power of two.
     Binary(u32),
 }
@@ -69,7 +69,7 @@ enum Suffix {
 impl Suffix {
     fn read(text: &str) -> Option<Suffix> {
         if let Some((_, exponent)) = DECIMAL_SUFFIXES.iter().find(|(suffix, _)| *suffix == text) {
-            return Some(Suffix::Decimal(*exponent, Format::DecimalSi));
+            return Some(Suffix::Decimal(*exponent, QuantityFormat::DecimalSi));
         }
         if let Some((_, exponent)) = BINARY_SUFFIXES.iter().find(|(suffix, _)| *suffix == text) {
             return Some(Suffix::Binary(*exponent));
@@ -77,12 +77,12 @@ impl Suffix {
         let exponent: i64 = text.strip_prefix(['e', 'E'])?.parse().ok()?;
         #[expect(clippy::cast_possible_truncation, reason = "Kubernetes truncates, too")]
         let exponent = exponent as i32;
-        Some(Suffix::Decimal(exponent, Format::DecimalExponent))
+        Some(Suffix::Decimal(exponent, QuantityFormat::DecimalExponent))
     }
 }
 
 /// Kubernetes' fast path: `None` if there are too many digits, or digits below a billionth.
-fn small(text: &str, parts: &Parts<'_>, suffix: &Suffix) -> Option<Quantity> {
+fn small(text: &str, parts: &QuantityParts<'_>, suffix: &Suffix) -> Option<Quantity> {
     let whole_digits = i32::try_from(parts.whole.len().max(1)).ok()?;
     let fraction_digits = i32::try_from(parts.fraction.len()).ok()?;
     let (factor, scale, format) = match suffix {
@@ -96,7 +96,7 @@ fn small(text: &str, parts: &Parts<'_>, suffix: &Suffix) -> Option<Quantity> {
             (fraction_digits == 0 && whole_digits.saturating_add(about_digits) < 15).then_some((
                 1_i64 << exponent,
                 0,
-                Format::BinarySi,
+                QuantityFormat::BinarySi,
             ))?
         }
     };
@@ -118,23 +118,23 @@ fn small(text: &str, parts: &Parts<'_>, suffix: &Suffix) -> Option<Quantity> {
     })
 }
 
-fn big(parts: &Parts<'_>, suffix: &Suffix) -> Quantity {
+fn big(parts: &QuantityParts<'_>, suffix: &Suffix) -> Quantity {
     let (exponent, factor, mut format) = match suffix {
         Suffix::Decimal(exponent, format) => (*exponent, 1, *format),
-        Suffix::Binary(exponent) => (0, 1 << exponent, Format::BinarySi),
+        Suffix::Binary(exponent) => (0, 1 << exponent, QuantityFormat::BinarySi),
     };
     let scale = exponent.saturating_sub(i32::try_from(parts.fraction.len()).unwrap_or(i32::MAX));
     let mut number = Decimal::new(parts.negative, parts.digits().rev().collect(), scale).times(factor);
     let mut unscaled_at = if number.sign() == 0 { scale } else { NANO };
     number.round_away_from_zero(NANO);
-    if format == Format::BinarySi {
+    if format == QuantityFormat::BinarySi {
         let max = Decimal::from_i64(i64::MAX, 0);
         if number.cmp_magnitude(&max).is_gt() {
             number = if parts.negative { max.neg() } else { max };
             unscaled_at = 0;
         }
         if number.sign() != 0 && number.cmp_magnitude(&Decimal::from_i64(1, 0)).is_lt() {
-            format = Format::DecimalSi;
+            format = QuantityFormat::DecimalSi;
         }
     }
     Quantity { amount: Amount::Big { number, unscaled_at }, format, written: None }

@@ -1,6 +1,6 @@
 use std::fmt::Write as _;
 
-use super::{Format, Quantity, QuantityError};
+use super::{Quantity, QuantityError, QuantityFormat};
 
 /// Text, printed form, integer, value, thousandths, plus 1500m, minus 2Ki: all as Kubernetes computes them.
 type Row = (&'static str, &'static str, Option<i64>, i64, i64, &'static str, &'static str);
@@ -185,10 +185,10 @@ fn conversion_to_float_gives_the_nearest_float() {
 
 #[test]
 fn quantities_made_from_integers_print_in_their_format() {
-    assert_eq!(Quantity::new(5, Format::BinarySi).to_string(), "5");
-    assert_eq!(Quantity::new(3 << 30, Format::BinarySi).to_string(), "3Gi");
-    assert_eq!(Quantity::from_milli(5, Format::DecimalSi).to_string(), "5m");
-    assert_eq!(Quantity::parse_json(" 5 ").unwrap(), Quantity::new(5, Format::DecimalSi));
+    assert_eq!(Quantity::new(5, QuantityFormat::BinarySi).to_string(), "5");
+    assert_eq!(Quantity::new(3 << 30, QuantityFormat::BinarySi).to_string(), "3Gi");
+    assert_eq!(Quantity::from_milli(5, QuantityFormat::DecimalSi).to_string(), "5m");
+    assert_eq!(Quantity::parse_json(" 5 ").unwrap(), Quantity::new(5, QuantityFormat::DecimalSi));
 }
 
 #[test]

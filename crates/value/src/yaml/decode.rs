@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::nodes::{UnresolvedScalar, YamlNodeId, YamlNodeKind, YamlNodes, too_deep};
-use super::resolve::{self, Scalar};
+use super::resolve::{self, ResolvedScalar};
 use super::{Error, Position, problem};
 use crate::{Map, Str, Value, json, write};
 
@@ -15,7 +15,7 @@ const MAX_DUPLICATES: usize = 100;
 const MAX_ALIASED_BYTES: usize = 4 << 20;
 
 /// A decoded document with its repeated keys.
-pub(super) struct Decoded {
+pub(super) struct DecodedYaml {
     pub(super) value: Value,
     /// Dotted paths of repeated keys.
     pub(super) duplicates: Vec<String>,
@@ -23,7 +23,7 @@ pub(super) struct Decoded {
     pub(super) strict: Option<String>,
 }
 
-pub(super) fn document(nodes: &YamlNodes<'_>, deepest: usize) -> Result<Decoded, Error> {
+pub(super) fn document(nodes: &YamlNodes<'_>, deepest: usize) -> Result<DecodedYaml, Error> {
     let mut decoder = Decoder {
         nodes,
         steps: 1, // the document counts as one
@@ -41,7 +41,7 @@ pub(super) fn document(nodes: &YamlNodes<'_>, deepest: usize) -> Result<Decoded,
     } else {
         Some(format!("yaml: unmarshal errors:\n  {}", decoder.repeated.join("\n  ")))
     };
-    Ok(Decoded { value, duplicates: decoder.duplicates, strict })
+    Ok(DecodedYaml { value, duplicates: decoder.duplicates, strict })
 }
 
 /// Collects the entries of a mapping; the last entry of a key wins.
@@ -236,7 +236,7 @@ impl<'n, 'a> Decoder<'n, 'a> {
         }
     }
 
-    fn key(&mut self, id: YamlNodeId) -> Result<Scalar<'n>, Error> {
+    fn key(&mut self, id: YamlNodeId) -> Result<ResolvedScalar<'n>, Error> {
         let (kind, position) = self.node(id)?;
         match kind {
             YamlNodeKind::Scalar(text) => {
@@ -254,7 +254,11 @@ impl<'n, 'a> Decoder<'n, 'a> {
         }
     }
 
-    fn scalar(&mut self, text: &'n UnresolvedScalar<'a>, position: Position) -> Result<Scalar<'n>, Error> {
+    fn scalar(
+        &mut self,
+        text: &'n UnresolvedScalar<'a>,
+        position: Position,
+    ) -> Result<ResolvedScalar<'n>, Error> {
         if !self.aliases.is_empty() {
             self.aliased_bytes += text.text.len();
             if self.aliased_bytes > MAX_ALIASED_BYTES {
@@ -264,19 +268,19 @@ impl<'n, 'a> Decoder<'n, 'a> {
         let borrowed = std::borrow::Cow::Borrowed(&*text.text);
         match &text.tag {
             None if text.plain => Ok(resolve::plain(borrowed)),
-            None => Ok(Scalar::Text(borrowed)),
+            None => Ok(ResolvedScalar::Text(borrowed)),
             Some(tag) => resolve::tagged(tag, borrowed).map_err(|message| Self::error(position, message)),
         }
     }
 
-    fn repeated(&mut self, key: &Scalar<'_>, name: &Str, value: YamlNodeId) {
+    fn repeated(&mut self, key: &ResolvedScalar<'_>, name: &Str, value: YamlNodeId) {
         if self.duplicates.len() < MAX_DUPLICATES {
             self.duplicates.push(name.to_string());
         }
         if self.repeated.len() < MAX_DUPLICATES {
             let line = self.nodes.get(value).map_or(0, |node| node.position.line);
             let key = match key {
-                Scalar::Text(text) => problem::go_quoted(text),
+                ResolvedScalar::Text(text) => problem::go_quoted(text),
                 _ => name.to_string(),
             };
             self.repeated.push(format!("line {line}: key {key} already set in map"));
@@ -303,30 +307,30 @@ pub(super) fn is_merge(kind: &YamlNodeKind<'_>) -> bool {
 }
 
 /// The name of a scalar as a JSON object key. The error holds its Go type and text, if it cannot be a key.
-pub(super) fn key_name(key: &Scalar<'_>) -> Result<Str, (&'static str, String)> {
+pub(super) fn key_name(key: &ResolvedScalar<'_>) -> Result<Str, (&'static str, String)> {
     Ok(match key {
-        Scalar::Text(text) => Str::new(text),
-        Scalar::Bool(b) => Str::new_static(if *b { "true" } else { "false" }),
-        Scalar::Int(i) => Str::from(i.to_string()),
+        ResolvedScalar::Text(text) => Str::new(text),
+        ResolvedScalar::Bool(b) => Str::new_static(if *b { "true" } else { "false" }),
+        ResolvedScalar::Int(i) => Str::from(i.to_string()),
         #[expect(clippy::cast_possible_truncation, reason = "keys are printed with the precision of 32 bits")]
-        Scalar::Float(f) => Str::from(resolve::go_float(&format!("{:e}", *f as f32))),
-        Scalar::Null => return Err(("%!s(<nil>)", "<nil>".to_owned())),
-        Scalar::UInt(u) => return Err(("uint64", format!("{u:#x}"))),
+        ResolvedScalar::Float(f) => Str::from(resolve::go_float(&format!("{:e}", *f as f32))),
+        ResolvedScalar::Null => return Err(("%!s(<nil>)", "<nil>".to_owned())),
+        ResolvedScalar::UInt(u) => return Err(("uint64", format!("{u:#x}"))),
     })
 }
 
 /// The value of a scalar after a round trip through JSON, which does not distinguish number types.
-fn scalar_value(scalar: Scalar<'_>) -> Result<Value, String> {
+fn scalar_value(scalar: ResolvedScalar<'_>) -> Result<Value, String> {
     Ok(match scalar {
-        Scalar::Null => Value::Null,
-        Scalar::Bool(b) => Value::Bool(b),
-        Scalar::Int(i) => Value::Int(i),
+        ResolvedScalar::Null => Value::Null,
+        ResolvedScalar::Bool(b) => Value::Bool(b),
+        ResolvedScalar::Int(i) => Value::Int(i),
         #[expect(clippy::cast_precision_loss, reason = "integers above i64 are floats in JSON")]
-        Scalar::UInt(u) => Value::Float(u as f64),
-        Scalar::Float(f) if f.is_finite() => {
+        ResolvedScalar::UInt(u) => Value::Float(u as f64),
+        ResolvedScalar::Float(f) if f.is_finite() => {
             json::parse(write::float(f).as_bytes()).unwrap_or(Value::Float(f))
         }
-        Scalar::Float(f) => {
+        ResolvedScalar::Float(f) => {
             let word = if f.is_nan() {
                 "NaN"
             } else if f > 0.0 {
@@ -336,7 +340,7 @@ fn scalar_value(scalar: Scalar<'_>) -> Result<Value, String> {
             };
             return Err(format!("json: unsupported value: {word}"));
         }
-        Scalar::Text(text) => Value::String(Str::new(text)),
+        ResolvedScalar::Text(text) => Value::String(Str::new(text)),
     })
 }
 

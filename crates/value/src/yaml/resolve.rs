@@ -5,15 +5,12 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
-
 use crate::time::days_in_month;
 use crate::{go, json};
 
 /// A scalar with its resolved type.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Scalar<'a> {
+pub(super) enum ResolvedScalar<'a> {
     Null,
     Bool(bool),
     Int(i64),
@@ -23,14 +20,14 @@ pub(super) enum Scalar<'a> {
     Text(Cow<'a, str>),
 }
 
-impl Scalar<'_> {
+impl ResolvedScalar<'_> {
     fn kind(&self) -> &'static str {
         match self {
-            Scalar::Null => "null",
-            Scalar::Bool(_) => "bool",
-            Scalar::Int(_) | Scalar::UInt(_) => "int",
-            Scalar::Float(_) => "float",
-            Scalar::Text(_) => "str",
+            ResolvedScalar::Null => "null",
+            ResolvedScalar::Bool(_) => "bool",
+            ResolvedScalar::Int(_) | ResolvedScalar::UInt(_) => "int",
+            ResolvedScalar::Float(_) => "float",
+            ResolvedScalar::Text(_) => "str",
         }
     }
 }
@@ -38,14 +35,14 @@ impl Scalar<'_> {
 const CORE: &str = "tag:yaml.org,2002:";
 
 /// Resolves a plain scalar without a tag.
-pub(super) fn plain(text: Cow<'_, str>) -> Scalar<'_> {
-    meaning(&text).unwrap_or(Scalar::Text(text))
+pub(super) fn plain(text: Cow<'_, str>) -> ResolvedScalar<'_> {
+    meaning(&text).unwrap_or(ResolvedScalar::Text(text))
 }
 
 /// The type of a plain scalar; `None` if it is a string.
-fn meaning(text: &str) -> Option<Scalar<'static>> {
+fn meaning(text: &str) -> Option<ResolvedScalar<'static>> {
     match text.as_bytes().first() {
-        None => Some(Scalar::Null),
+        None => Some(ResolvedScalar::Null),
         Some(b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~') => word(text),
         Some(b'.') => dotted(text),
         Some(b'+' | b'-' | b'0'..=b'9') => signed_infinity(text).or_else(|| number(text)),
@@ -54,16 +51,16 @@ fn meaning(text: &str) -> Option<Scalar<'static>> {
 }
 
 /// Resolves a scalar with a tag (in its long form). The error is goyaml's message.
-pub(super) fn tagged<'a>(tag: &str, text: Cow<'a, str>) -> Result<Scalar<'a>, String> {
+pub(super) fn tagged<'a>(tag: &str, text: Cow<'a, str>) -> Result<ResolvedScalar<'a>, String> {
     let kind = match tag.strip_prefix(CORE) {
         Some(kind @ ("bool" | "int" | "float" | "null" | "timestamp")) => kind,
-        Some("binary") => return binary(&text).map(|text| Scalar::Text(Cow::Owned(text))),
-        _ => return Ok(Scalar::Text(text)), // `!!str`, `!mine` and the like: the text stands for itself
+        Some("binary") => return binary(&text).map(|text| ResolvedScalar::Text(Cow::Owned(text))),
+        _ => return Ok(ResolvedScalar::Text(text)), // `!!str`, `!mine` and the like: the text stands for itself
     };
     let found = match (kind, meaning(&text)) {
         #[expect(clippy::cast_precision_loss, reason = "the tag asks for a float")]
-        ("float", Some(Scalar::Int(i))) => return Ok(Scalar::Float(i as f64)),
-        ("timestamp", None) if is_timestamp(&text) => return Ok(Scalar::Text(text)),
+        ("float", Some(ResolvedScalar::Int(i))) => return Ok(ResolvedScalar::Float(i as f64)),
+        ("timestamp", None) if is_timestamp(&text) => return Ok(ResolvedScalar::Text(text)),
         (_, None) => "str",
         (_, Some(scalar)) if scalar.kind() == kind => return Ok(scalar),
         (_, Some(scalar)) => scalar.kind(),
@@ -76,30 +73,30 @@ pub(super) fn needs_quotes(text: &str) -> bool {
     meaning(text).is_some() || text == "<<" || is_timestamp(text) || is_base60(text)
 }
 
-fn word(text: &str) -> Option<Scalar<'static>> {
+fn word(text: &str) -> Option<ResolvedScalar<'static>> {
     Some(match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            Scalar::Bool(true)
+            ResolvedScalar::Bool(true)
         }
         "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            Scalar::Bool(false)
+            ResolvedScalar::Bool(false)
         }
-        "~" | "null" | "Null" | "NULL" => Scalar::Null,
+        "~" | "null" | "Null" | "NULL" => ResolvedScalar::Null,
         _ => return None,
     })
 }
 
-fn dotted(text: &str) -> Option<Scalar<'static>> {
+fn dotted(text: &str) -> Option<ResolvedScalar<'static>> {
     match text {
-        ".nan" | ".NaN" | ".NAN" => Some(Scalar::Float(f64::NAN)),
-        ".inf" | ".Inf" | ".INF" => Some(Scalar::Float(f64::INFINITY)),
+        ".nan" | ".NaN" | ".NAN" => Some(ResolvedScalar::Float(f64::NAN)),
+        ".inf" | ".Inf" | ".INF" => Some(ResolvedScalar::Float(f64::INFINITY)),
         _ if text.contains('_') => separated(text),
         _ => finite(text),
     }
 }
 
 /// A float with underscores between its digits.
-fn separated(text: &str) -> Option<Scalar<'static>> {
+fn separated(text: &str) -> Option<ResolvedScalar<'static>> {
     let is_digit = |b: Option<&u8>| b.is_some_and(u8::is_ascii_digit);
     let bytes = text.as_bytes();
     let between =
@@ -111,15 +108,15 @@ fn separated(text: &str) -> Option<Scalar<'static>> {
     }
 }
 
-fn signed_infinity(text: &str) -> Option<Scalar<'static>> {
+fn signed_infinity(text: &str) -> Option<ResolvedScalar<'static>> {
     match text {
-        "+.inf" | "+.Inf" | "+.INF" => Some(Scalar::Float(f64::INFINITY)),
-        "-.inf" | "-.Inf" | "-.INF" => Some(Scalar::Float(f64::NEG_INFINITY)),
+        "+.inf" | "+.Inf" | "+.INF" => Some(ResolvedScalar::Float(f64::INFINITY)),
+        "-.inf" | "-.Inf" | "-.INF" => Some(ResolvedScalar::Float(f64::NEG_INFINITY)),
         _ => None,
     }
 }
 
-fn number(text: &str) -> Option<Scalar<'static>> {
+fn number(text: &str) -> Option<ResolvedScalar<'static>> {
     let plain: Cow<'_, str> =
         if text.contains('_') { Cow::Owned(text.replace('_', "")) } else { Cow::Borrowed(text) };
     integer(&plain)
@@ -128,7 +125,7 @@ fn number(text: &str) -> Option<Scalar<'static>> {
 }
 
 /// An integer with Go's base prefixes: `0b`, `0o`, `0x`, or a leading `0` for octal.
-fn integer(text: &str) -> Option<Scalar<'static>> {
+fn integer(text: &str) -> Option<ResolvedScalar<'static>> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => ("-", text.strip_prefix('-')?),
         b'+' => ("+", text.strip_prefix('+')?),
@@ -141,10 +138,10 @@ fn integer(text: &str) -> Option<Scalar<'static>> {
         digits => u64::from_str_radix(digits, radix).ok()?,
     };
     match (sign, i64::try_from(magnitude)) {
-        ("-", Ok(i)) => Some(Scalar::Int(-i)),
-        ("-", Err(_)) if magnitude == i64::MIN.unsigned_abs() => Some(Scalar::Int(i64::MIN)),
-        (_, Ok(i)) => Some(Scalar::Int(i)),
-        ("", Err(_)) => Some(Scalar::UInt(magnitude)),
+        ("-", Ok(i)) => Some(ResolvedScalar::Int(-i)),
+        ("-", Err(_)) if magnitude == i64::MIN.unsigned_abs() => Some(ResolvedScalar::Int(i64::MIN)),
+        (_, Ok(i)) => Some(ResolvedScalar::Int(i)),
+        ("", Err(_)) => Some(ResolvedScalar::UInt(magnitude)),
         _ => None,
     }
 }
@@ -167,12 +164,12 @@ fn based(digits: &str) -> Option<(u32, &str)> {
 }
 
 /// `0b` followed by a signed number, which goyaml accepts.
-fn signed_binary(text: &str) -> Option<Scalar<'static>> {
+fn signed_binary(text: &str) -> Option<ResolvedScalar<'static>> {
     let digits = text.strip_prefix("0b")?;
     if !digits.starts_with(['+', '-']) {
         return None;
     }
-    i64::from_str_radix(digits, 2).ok().map(Scalar::Int)
+    i64::from_str_radix(digits, 2).ok().map(ResolvedScalar::Int)
 }
 
 /// Matches `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?` in full.
@@ -198,8 +195,8 @@ fn is_decimal(text: &str) -> bool {
 }
 
 /// Parses a float; one that is out of range stays a string.
-fn finite(text: &str) -> Option<Scalar<'static>> {
-    text.parse::<f64>().ok().filter(|f| f.is_finite()).map(Scalar::Float)
+fn finite(text: &str) -> Option<ResolvedScalar<'static>> {
+    text.parse::<f64>().ok().filter(|f| f.is_finite()).map(ResolvedScalar::Float)
 }
 
 /// A number in YAML 1.1's base 60, such as `190:20:30.15`. Kubernetes reads it as a string, other readers as a
@@ -291,18 +288,11 @@ impl Digits<'_> {
 
 /// Decodes standard base64, line breaks allowed. Bytes that are not UTF-8 become U+FFFD, as in JSON.
 fn binary(text: &str) -> Result<String, String> {
-    let symbols: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\n' | b'\r')).collect();
-    match BASE64.decode(symbols) {
+    match go::base64::STD.decode(text) {
         Ok(bytes) => Ok(json::lossy(&bytes).into_owned()),
         Err(_) => Err("!!binary value contains invalid base64 data".to_owned()),
     }
 }
-
-/// Go's decoder ignores the unused bits of the last character.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
-);
 
 /// Formats a float as goyaml does, from its shortest digits (`{:e}` of the float).
 pub(super) fn go_float(shortest: &str) -> String {

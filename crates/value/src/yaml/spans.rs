@@ -3,7 +3,7 @@
 use super::Position;
 use super::decode::{is_merge, key_name};
 use super::nodes::{UnresolvedScalar, YamlNodeId, YamlNodeKind, YamlNodes};
-use super::resolve::{self, Scalar};
+use super::resolve::{self, ResolvedScalar};
 use crate::{Path, Segment, Str};
 
 /// Positions of a field. For the root and list items, which have no key, both are equal.
@@ -197,7 +197,9 @@ fn name(nodes: &YamlNodes<'_>, key: YamlNodeId) -> Option<Str> {
         YamlNodeKind::Scalar(UnresolvedScalar { text, tag: None, plain: true }) => {
             resolve::plain(text.as_ref().into())
         }
-        YamlNodeKind::Scalar(UnresolvedScalar { text, tag: None, .. }) => Scalar::Text(text.as_ref().into()),
+        YamlNodeKind::Scalar(UnresolvedScalar { text, tag: None, .. }) => {
+            ResolvedScalar::Text(text.as_ref().into())
+        }
         YamlNodeKind::Scalar(UnresolvedScalar { text, tag: Some(tag), .. }) => {
             resolve::tagged(tag, text.as_ref().into()).ok()?
         }

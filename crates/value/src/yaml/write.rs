@@ -382,8 +382,8 @@ fn is_printable(c: char) -> bool {
 fn float(f: f64) -> String {
     let text = crate::write::float(f);
     match resolve::plain(text.as_str().into()) {
-        resolve::Scalar::Int(i) => i.to_string(),
-        resolve::Scalar::Float(f) => resolve::go_float(&format!("{f:e}")),
+        resolve::ResolvedScalar::Int(i) => i.to_string(),
+        resolve::ResolvedScalar::Float(f) => resolve::go_float(&format!("{f:e}")),
         _ => text,
     }
 }

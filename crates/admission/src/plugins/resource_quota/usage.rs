@@ -1,6 +1,6 @@
 //! Computes the quota usage of an object, by kind.
 
-use api::quantity::{Format, Quantity};
+use api::quantity::{Quantity, QuantityFormat};
 use api::{GroupResource, meta};
 use value::{Str, Value, format_smolstr};
 
@@ -127,7 +127,7 @@ fn one() -> Quantity {
 }
 
 fn number(count: i64) -> Quantity {
-    Quantity::new(count, Format::DecimalSi)
+    Quantity::new(count, QuantityFormat::DecimalSi)
 }
 
 fn is_extended_quota(name: &str) -> bool {

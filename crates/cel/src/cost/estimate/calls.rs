@@ -2,29 +2,20 @@
 
 use value::Str;
 
-use super::{Arg, CallCost, Coster, EntrySize, EstimateRange};
+use super::{Arg, CallCost, Coster, EntrySize, EstimateRange, OverloadCall};
 use crate::cost::{LONGEST_FORMAT, LONGEST_FORMAT_PATTERN, PATTERN, TRAVERSAL};
-use crate::syntax::ast::{Expr, ExprKind, Literal};
+use crate::syntax::ast::{ExprKind, Literal};
 use crate::syntax::operator;
 use crate::types::Type;
 
 impl<'c> Coster<'c> {
-    pub(super) fn function(
-        &mut self,
-        expr: &Expr,
-        function: &str,
-        overload: &str,
-        target: Option<&Arg<'c>>,
-        args: &[Arg<'c>],
-        costs: &[EstimateRange],
-    ) -> CallCost {
+    /// Cost of a call of one overload; `costs` are those of its arguments.
+    pub(super) fn function(&mut self, call: OverloadCall<'_, 'c>, costs: &[EstimateRange]) -> CallCost {
+        let OverloadCall { expr, overload, args, .. } = call;
         let arg_cost = costs.iter().fold(EstimateRange::exactly(0), |sum, cost| sum.add(*cost));
-        let library = self
-            .extension(function, overload, target, args)
-            .or_else(|| self.kubernetes(function, overload, target, args))
-            .or_else(|| self.language(expr, overload, target, args));
-        if let Some(call) = library {
-            return CallCost { cost: call.cost.add(arg_cost), result: call.result };
+        let library = self.extension(call).or_else(|| self.kubernetes(call)).or_else(|| self.language(call));
+        if let Some(estimate) = library {
+            return CallCost { cost: estimate.cost.add(arg_cost), result: estimate.result };
         }
         match (overload, costs, args) {
             ("logical_or" | "logical_and", [left, right], _) => {
@@ -44,13 +35,8 @@ impl<'c> Coster<'c> {
 
     /// Estimates of cel-go's extension libraries.
     #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
-    fn extension(
-        &self,
-        function: &str,
-        overload: &str,
-        target: Option<&Arg<'c>>,
-        args: &[Arg<'c>],
-    ) -> Option<CallCost> {
+    fn extension(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
+        let OverloadCall { function, overload, target, args, .. } = call;
         let size = |arg: &Arg<'c>| self.hinted(arg);
         let listed = |factor: f64, size: EstimateRange| {
             CallCost::sized(
@@ -116,15 +102,19 @@ impl<'c> Coster<'c> {
         Some((element, self.hints.size(&path, element).unwrap_or(EstimateRange::UNKNOWN)))
     }
 
-    /// Estimates of Kubernetes' libraries and the strings extension.
-    #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
-    fn kubernetes(
-        &self,
-        function: &str,
-        overload: &str,
-        target: Option<&Arg<'c>>,
-        args: &[Arg<'c>],
-    ) -> Option<CallCost> {
+    /// Estimates of Kubernetes' libraries and the strings extension. No function is in two of the groups.
+    fn kubernetes(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
+        self.authorizer_call(call)
+            .or_else(|| self.list_call(call))
+            .or_else(|| self.string_call(call))
+            .or_else(|| self.parse_or_accessor_call(call))
+            .or_else(|| self.network_call(call))
+            .or_else(|| Self::equality_of_library_types(call))
+    }
+
+    /// Calls of the authorizer library.
+    fn authorizer_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
+        let OverloadCall { function, target, args, .. } = call;
         let size = |arg: &Arg<'c>| self.hinted(arg);
         let unit = EstimateRange::exactly(1);
         match (function, target, args) {
@@ -139,6 +129,16 @@ impl<'c> Coster<'c> {
                 let requirements = length.scale(0.5).scale(50.0);
                 CallCost::of(EstimateRange::exactly(10).add(length.scale(TRAVERSAL)).add(requirements))
             }
+            _ => None,
+        }
+    }
+
+    /// Calls of Kubernetes' list library.
+    fn list_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
+        let OverloadCall { function, target, args, .. } = call;
+        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let unit = EstimateRange::exactly(1);
+        match (function, target, args) {
             ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes", Some(list), _) => {
                 match self.element(list) {
                     Some((element, element_size)) => {
@@ -152,9 +152,17 @@ impl<'c> Coster<'c> {
                     None => CallCost::of(size(list).scale(TRAVERSAL)),
                 }
             }
-            ("url" | "jsonpatch.escapeKey", _, [text]) => {
-                CallCost::sized(size(text).scale(TRAVERSAL), size(text))
-            }
+            _ => None,
+        }
+    }
+
+    /// Calls of the strings extension and of Kubernetes' regex and format libraries.
+    fn string_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
+        let OverloadCall { function, target, args, .. } = call;
+        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let unit = EstimateRange::exactly(1);
+        match (function, target, args) {
+            ("jsonpatch.escapeKey", _, [text]) => CallCost::sized(size(text).scale(TRAVERSAL), size(text)),
             ("lowerAscii" | "upperAscii" | "substring" | "trim", Some(text), _) => {
                 CallCost::sized(size(text).scale(TRAVERSAL), size(text))
             }
@@ -188,12 +196,41 @@ impl<'c> Coster<'c> {
                 let cost = text.add(unit).scale(TRAVERSAL).times(size(pattern).scale(PATTERN));
                 CallCost::sized(cost, EstimateRange { min: 0, max: text.max })
             }
-            ("ip", ..) if overload == "cidr_ip" => CallCost::of(unit),
+            ("validate", _, [text, ..]) => {
+                CallCost::of(size(text).scale(TRAVERSAL).scale(LONGEST_FORMAT_PATTERN * PATTERN))
+            }
+            _ => None,
+        }
+    }
+
+    /// Parsing and methods of URLs, quantities and versions, and lookup of formats.
+    fn parse_or_accessor_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
+        let OverloadCall { function, target, args, .. } = call;
+        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let unit = EstimateRange::exactly(1);
+        match (function, target, args) {
+            ("url", _, [text]) => CallCost::sized(size(text).scale(TRAVERSAL), size(text)),
+            ("quantity" | "isQuantity" | "semver" | "isSemver", _, [text, ..]) => {
+                CallCost::of(size(text).scale(TRAVERSAL))
+            }
             (
-                "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver",
-                _,
-                [text, ..],
-            ) => CallCost::of(size(text).scale(TRAVERSAL)),
+                "format.named" | "sign" | "asInteger" | "isInteger" | "asApproximateFloat" | "isGreaterThan"
+                | "isLessThan" | "compareTo" | "add" | "sub" | "major" | "minor" | "patch" | "getScheme"
+                | "getHostname" | "getHost" | "getPort" | "getEscapedPath" | "getQuery",
+                ..,
+            ) => CallCost::of(unit),
+            _ => None,
+        }
+    }
+
+    /// Calls of the IP and CIDR libraries.
+    fn network_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
+        let OverloadCall { function, overload, target, args, .. } = call;
+        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let unit = EstimateRange::exactly(1);
+        match (function, target, args) {
+            ("ip", ..) if overload == "cidr_ip" => CallCost::of(unit),
+            ("cidr" | "isIP" | "isCIDR" | "ip", _, [text, ..]) => CallCost::of(size(text).scale(TRAVERSAL)),
             ("ip.isCanonical", _, [text, ..]) => CallCost::of(size(text).scale(2.0 * TRAVERSAL)),
             (
                 "masked"
@@ -203,26 +240,7 @@ impl<'c> Coster<'c> {
                 | "isLoopback"
                 | "isLinkLocalMulticast"
                 | "isLinkLocalUnicast"
-                | "isGlobalUnicast"
-                | "format.named"
-                | "sign"
-                | "asInteger"
-                | "isInteger"
-                | "asApproximateFloat"
-                | "isGreaterThan"
-                | "isLessThan"
-                | "compareTo"
-                | "add"
-                | "sub"
-                | "major"
-                | "minor"
-                | "patch"
-                | "getScheme"
-                | "getHostname"
-                | "getHost"
-                | "getPort"
-                | "getEscapedPath"
-                | "getQuery",
+                | "isGlobalUnicast",
                 ..,
             ) => CallCost::of(unit),
             ("containsIP" | "containsCIDR", _, [other, ..]) => {
@@ -237,41 +255,40 @@ impl<'c> Coster<'c> {
                 }
                 CallCost::of(cost)
             }
-            ("validate", _, [text, ..]) => {
-                CallCost::of(size(text).scale(TRAVERSAL).scale(LONGEST_FORMAT_PATTERN * PATTERN))
-            }
-            (operator::EQUALS, _, [left, right]) if left.ty.name() == right.ty.name() => {
-                let known = match left.ty {
-                    Type::Opaque(name, _) => matches!(name.as_str(), "net.IP" | "net.CIDR").then_some(unit),
-                    Type::Struct(name) => match name.as_str() {
-                        "kubernetes.NamedFormat" => {
-                            Some(EstimateRange { min: 1, max: LONGEST_FORMAT }.scale(TRAVERSAL))
-                        }
-                        "kubernetes.URL" => {
-                            let size = right.size.unwrap_or(unit);
-                            Some(EstimateRange { min: 1, max: size.max }.scale(TRAVERSAL))
-                        }
-                        "kubernetes.Quantity" | "kubernetes.Semver" => Some(unit),
-                        name if name.starts_with("kubernetes.authorization.") => Some(unit),
-                        _ => None,
-                    },
-                    _ => None,
-                };
-                known.and_then(CallCost::of)
-            }
             _ => None,
         }
     }
 
+    /// `==` of two values of a type that a library of Kubernetes declares.
+    fn equality_of_library_types(call: OverloadCall<'_, 'c>) -> Option<CallCost> {
+        let (operator::EQUALS, [left, right]) = (call.function, call.args) else { return None };
+        if left.ty.name() != right.ty.name() {
+            return None;
+        }
+        let unit = EstimateRange::exactly(1);
+        let known = match left.ty {
+            Type::Opaque(name, _) => matches!(name.as_str(), "net.IP" | "net.CIDR").then_some(unit),
+            Type::Struct(name) => match name.as_str() {
+                "kubernetes.NamedFormat" => {
+                    Some(EstimateRange { min: 1, max: LONGEST_FORMAT }.scale(TRAVERSAL))
+                }
+                "kubernetes.URL" => {
+                    let size = right.size.unwrap_or(unit);
+                    Some(EstimateRange { min: 1, max: size.max }.scale(TRAVERSAL))
+                }
+                "kubernetes.Quantity" | "kubernetes.Semver" => Some(unit),
+                name if name.starts_with("kubernetes.authorization.") => Some(unit),
+                _ => None,
+            },
+            _ => None,
+        };
+        known.and_then(CallCost::of)
+    }
+
     /// Estimates of the standard functions, by overload.
     #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
-    fn language(
-        &mut self,
-        expr: &Expr,
-        overload: &str,
-        target: Option<&Arg<'c>>,
-        args: &[Arg<'c>],
-    ) -> Option<CallCost> {
+    fn language(&mut self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
+        let OverloadCall { expr, overload, target, args, .. } = call;
         let size = |arg: &Arg<'c>| arg.size.unwrap_or(EstimateRange::UNKNOWN);
         let matched = |text: &Arg<'c>, pattern: &Arg<'c>| {
             let text = size(text).add(EstimateRange::exactly(1)).scale(TRAVERSAL);

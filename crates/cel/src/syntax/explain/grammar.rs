@@ -189,98 +189,42 @@ fn plus(body: GrammarPiece, one_token: bool) -> GrammarPiece {
     GrammarPiece::Plus { body: Box::new(body), one_token }
 }
 
+fn alt(alternatives: Vec<GrammarPiece>) -> GrammarPiece {
+    GrammarPiece::Alt { alternatives, one_token: false }
+}
+
+fn leading_dot() -> GrammarPiece {
+    opt(token(&[Dot]))
+}
+
+fn question() -> GrammarPiece {
+    opt(token(&[Question]))
+}
+
+fn comma() -> GrammarPiece {
+    opt(token(&[Comma]))
+}
+
 macro_rules! seq {
     ($($piece:expr),* $(,)?) => { GrammarPiece::Seq(vec![$($piece),*]) };
 }
 
 /// The grammar rules, indexed by rule id.
 fn rules() -> Vec<GrammarPiece> {
-    let leading_dot = || opt(token(&[Dot]));
-    let question = || opt(token(&[Question]));
-    let comma = || opt(token(&[Comma]));
-    let alt = |alternatives| GrammarPiece::Alt { alternatives, one_token: false };
     vec![
         seq![rule(EXPR), token(&[Eof])],
         seq![rule(OR), opt(seq![token(&[Question]), rule(OR), token(&[Colon]), rule(EXPR)])],
         seq![rule(AND), star(seq![token(&[Or]), rule(AND)], true)],
         seq![rule(RELATION), star(seq![token(&[And]), rule(RELATION)], true)],
-        seq![
-            rule(CALC),
-            star(
-                seq![
-                    GrammarPiece::Precedence(1),
-                    token(&[Equals, NotEquals, In, Less, LessEquals, GreaterEquals, Greater]),
-                    GrammarPiece::Rule(RELATION, 2)
-                ],
-                false
-            ),
-        ],
-        seq![
-            rule(UNARY),
-            star(
-                alt(vec![
-                    seq![
-                        GrammarPiece::Precedence(2),
-                        token(&[Star, Slash, Percent]),
-                        GrammarPiece::Rule(CALC, 3)
-                    ],
-                    seq![GrammarPiece::Precedence(1), token(&[Plus, Minus]), GrammarPiece::Rule(CALC, 2)],
-                ]),
-                false
-            ),
-        ],
+        relation(),
+        calc(),
         alt(vec![
             rule(MEMBER),
             seq![plus(token(&[Not]), true), rule(MEMBER)],
             seq![plus(token(&[Minus]), false), rule(MEMBER)],
         ]),
-        seq![
-            rule(PRIMARY),
-            star(
-                alt(vec![
-                    seq![GrammarPiece::Precedence(3), token(&[Dot]), question(), rule(ESCAPE_IDENT)],
-                    seq![
-                        GrammarPiece::Precedence(2),
-                        token(&[Dot]),
-                        token(&[Identifier]),
-                        token(&[LeftParen]),
-                        opt(rule(EXPR_LIST)),
-                        token(&[RightParen])
-                    ],
-                    seq![
-                        GrammarPiece::Precedence(1),
-                        token(&[LeftBracket]),
-                        question(),
-                        rule(EXPR),
-                        token(&[RightBracket])
-                    ],
-                ]),
-                false
-            ),
-        ],
-        alt(vec![
-            seq![leading_dot(), token(&[Identifier])],
-            seq![
-                leading_dot(),
-                token(&[Identifier]),
-                token(&[LeftParen]),
-                opt(rule(EXPR_LIST)),
-                token(&[RightParen])
-            ],
-            seq![token(&[LeftParen]), rule(EXPR), token(&[RightParen])],
-            seq![token(&[LeftBracket]), opt(rule(LIST_INIT)), comma(), token(&[RightBracket])],
-            seq![token(&[LeftBrace]), opt(rule(MAP_INIT)), comma(), token(&[RightBrace])],
-            seq![
-                leading_dot(),
-                token(&[Identifier]),
-                star(seq![token(&[Dot]), token(&[Identifier])], true),
-                token(&[LeftBrace]),
-                opt(rule(FIELD_INIT)),
-                comma(),
-                token(&[RightBrace])
-            ],
-            rule(LITERAL),
-        ]),
+        member(),
+        primary(),
         seq![rule(EXPR), star(seq![token(&[Comma]), rule(EXPR)], true)],
         seq![rule(OPT_EXPR), star(seq![token(&[Comma]), rule(OPT_EXPR)], false)],
         seq![
@@ -312,6 +256,90 @@ fn rules() -> Vec<GrammarPiece> {
             token(&[Null]),
         ]),
     ]
+}
+
+fn relation() -> GrammarPiece {
+    seq![
+        rule(CALC),
+        star(
+            seq![
+                GrammarPiece::Precedence(1),
+                token(&[Equals, NotEquals, In, Less, LessEquals, GreaterEquals, Greater]),
+                GrammarPiece::Rule(RELATION, 2)
+            ],
+            false
+        ),
+    ]
+}
+
+fn calc() -> GrammarPiece {
+    seq![
+        rule(UNARY),
+        star(
+            alt(vec![
+                seq![
+                    GrammarPiece::Precedence(2),
+                    token(&[Star, Slash, Percent]),
+                    GrammarPiece::Rule(CALC, 3)
+                ],
+                seq![GrammarPiece::Precedence(1), token(&[Plus, Minus]), GrammarPiece::Rule(CALC, 2)],
+            ]),
+            false
+        ),
+    ]
+}
+
+fn member() -> GrammarPiece {
+    seq![
+        rule(PRIMARY),
+        star(
+            alt(vec![
+                seq![GrammarPiece::Precedence(3), token(&[Dot]), question(), rule(ESCAPE_IDENT)],
+                seq![
+                    GrammarPiece::Precedence(2),
+                    token(&[Dot]),
+                    token(&[Identifier]),
+                    token(&[LeftParen]),
+                    opt(rule(EXPR_LIST)),
+                    token(&[RightParen])
+                ],
+                seq![
+                    GrammarPiece::Precedence(1),
+                    token(&[LeftBracket]),
+                    question(),
+                    rule(EXPR),
+                    token(&[RightBracket])
+                ],
+            ]),
+            false
+        ),
+    ]
+}
+
+fn primary() -> GrammarPiece {
+    alt(vec![
+        seq![leading_dot(), token(&[Identifier])],
+        seq![
+            leading_dot(),
+            token(&[Identifier]),
+            token(&[LeftParen]),
+            opt(rule(EXPR_LIST)),
+            token(&[RightParen])
+        ],
+        seq![token(&[LeftParen]), rule(EXPR), token(&[RightParen])],
+        seq![token(&[LeftBracket]), opt(rule(LIST_INIT)), comma(), token(&[RightBracket])],
+        seq![token(&[LeftBrace]), opt(rule(MAP_INIT)), comma(), token(&[RightBrace])],
+        seq![
+            leading_dot(),
+            token(&[Identifier]),
+            star(seq![token(&[Dot]), token(&[Identifier])], true),
+            token(&[LeftBrace]),
+            opt(rule(FIELD_INIT)),
+            comma(),
+            token(&[RightBrace])
+        ],
+        rule(LITERAL),
+    ])
 }
 
 impl Grammar {

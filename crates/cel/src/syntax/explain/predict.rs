@@ -8,7 +8,7 @@ pub(super) struct NoViable(pub(super) usize);
 
 /// An ATN configuration: a state that an alternative may have reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Configuration {
+struct AtnConfiguration {
     alternative: usize,
     state: StateId,
     /// States to return to from the rules entered since the decision.
@@ -34,7 +34,7 @@ pub(super) fn predict(
     for (alternative, step) in grammar.get(decision).iter().enumerate() {
         if let Transition::Epsilon(state) = step {
             let configuration =
-                Configuration { alternative, state: *state, returns: Vec::new(), outside: false };
+                AtnConfiguration { alternative, state: *state, returns: Vec::new(), outside: false };
             closure(grammar, configuration, Some(precedence), &mut configurations);
         }
     }
@@ -49,14 +49,14 @@ pub(super) fn predict(
                 {
                     closure(
                         grammar,
-                        Configuration { state: *target, ..configuration.clone() },
+                        AtnConfiguration { state: *target, ..configuration.clone() },
                         None,
                         &mut next,
                     );
                 }
             }
         }
-        let possible = |configurations: &[Configuration]| {
+        let possible = |configurations: &[AtnConfiguration]| {
             let mut alternatives: Vec<usize> =
                 configurations.iter().map(|configuration| configuration.alternative).collect();
             alternatives.sort_unstable();
@@ -109,7 +109,7 @@ fn decided_by_first_token(grammar: &Grammar, decision: StateId, tokens: &[Token]
 }
 
 /// True if all alternatives reached the same states, so that no further token can distinguish them.
-fn all_alternatives_agree(configurations: &[Configuration]) -> bool {
+fn all_alternatives_agree(configurations: &[AtnConfiguration]) -> bool {
     let of = |alternative: usize| {
         let mut reached: Vec<(StateId, &[StateId])> = configurations
             .iter()
@@ -131,9 +131,9 @@ fn all_alternatives_agree(configurations: &[Configuration]) -> bool {
 /// Adds a configuration and all that are reachable from it without consuming a token.
 fn closure(
     grammar: &Grammar,
-    configuration: Configuration,
+    configuration: AtnConfiguration,
     precedence: Option<u32>,
-    configurations: &mut Vec<Configuration>,
+    configurations: &mut Vec<AtnConfiguration>,
 ) {
     let mut todo = vec![configuration];
     while let Some(configuration) = todo.pop() {
@@ -144,15 +144,15 @@ fn closure(
         if grammar.sort(configuration.state) == StateKind::Stop {
             let mut returns = configuration.returns.clone();
             if let Some(state) = returns.pop() {
-                todo.push(Configuration { state, returns, ..configuration });
+                todo.push(AtnConfiguration { state, returns, ..configuration });
             } else if let Some(state) = grammar.states.get(configuration.state)
                 && let Some(follows) = grammar.follows.get(state.rule)
             {
                 for state in follows {
-                    todo.push(Configuration { state: *state, outside: true, ..configuration.clone() });
+                    todo.push(AtnConfiguration { state: *state, outside: true, ..configuration.clone() });
                 }
                 if follows.is_empty() && !configuration.outside {
-                    configurations.push(Configuration { outside: true, ..configuration });
+                    configurations.push(AtnConfiguration { outside: true, ..configuration });
                 }
             }
             continue;
@@ -160,19 +160,19 @@ fn closure(
         for step in grammar.get(configuration.state) {
             match step {
                 Transition::Epsilon(state) => {
-                    todo.push(Configuration { state: *state, ..configuration.clone() });
+                    todo.push(AtnConfiguration { state: *state, ..configuration.clone() });
                 }
                 Transition::Precedence(needed, state) => {
                     let here = configuration.returns.is_empty() && !configuration.outside;
                     if !here || precedence.is_none_or(|precedence| *needed >= precedence) {
-                        todo.push(Configuration { state: *state, ..configuration.clone() });
+                        todo.push(AtnConfiguration { state: *state, ..configuration.clone() });
                     }
                 }
                 Transition::Rule(rule, _, follow) => {
                     if let Some(start) = grammar.starts.get(*rule) {
                         let mut returns = configuration.returns.clone();
                         returns.push(*follow);
-                        todo.push(Configuration { state: *start, returns, ..configuration.clone() });
+                        todo.push(AtnConfiguration { state: *start, returns, ..configuration.clone() });
                     }
                 }
                 Transition::Token(..) => {}

@@ -6,6 +6,7 @@ use authn::{FrontProxy, User, comparable_header_name, protocols_without_token};
 use bytes::Bytes;
 use http::header::{self, CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
+use value::go::url::query_escape;
 use value::text::percent_encode;
 
 use crate::request_info::clean_path;
@@ -229,10 +230,9 @@ pub(crate) fn encode_path(path: &str) -> String {
 
 /// Encodes a query like Go: sorted by name, with the order of equal names preserved.
 pub(in super::super) fn encode_query(pairs: &[(String, String)]) -> String {
-    let keeps = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~ ".contains(&byte);
-    let escape = |text: &str| percent_encode(text, keeps).replace(' ', "+");
     let mut sorted: Vec<&(String, String)> = pairs.iter().collect();
     sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let pairs = sorted.into_iter().map(|(name, value)| format!("{}={}", escape(name), escape(value)));
+    let pairs =
+        sorted.into_iter().map(|(name, value)| format!("{}={}", query_escape(name), query_escape(value)));
     pairs.collect::<Vec<_>>().join("&")
 }
