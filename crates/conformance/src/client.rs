@@ -58,13 +58,13 @@ pub struct Client {
 
 /// A complete response of a server.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     pub code: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Answer {
+impl HttpResponse {
     /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
@@ -111,20 +111,20 @@ impl Client {
         self.token.as_deref()
     }
 
-    pub async fn get(&self, path: &str) -> Result<Answer> {
+    pub async fn get(&self, path: &str) -> Result<HttpResponse> {
         self.send(Method::GET, path, &[], Bytes::new()).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Answer> {
+    pub async fn post(&self, path: &str, body: &Value) -> Result<HttpResponse> {
         self.json(Method::POST, path, body).await
     }
 
-    pub async fn delete(&self, path: &str) -> Result<Answer> {
+    pub async fn delete(&self, path: &str) -> Result<HttpResponse> {
         self.send(Method::DELETE, path, &[], Bytes::new()).await
     }
 
     /// Sends a request with a JSON body.
-    pub async fn json(&self, method: Method, path: &str, body: &Value) -> Result<Answer> {
+    pub async fn json(&self, method: Method, path: &str, body: &Value) -> Result<HttpResponse> {
         let body = serde_json::to_vec(body).map_err(|e| Problem::at("cannot write JSON", e))?;
         self.send(method, path, &[("content-type", "application/json")], body.into()).await
     }
@@ -136,7 +136,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: Bytes,
-    ) -> Result<Answer> {
+    ) -> Result<HttpResponse> {
         let exchange = async {
             let mut idle = self.idle.lock().await;
             let mut sender = match idle.take().filter(|sender| !sender.is_closed()) {
@@ -151,7 +151,7 @@ impl Client {
             let (parts, body) = response.into_parts();
             let body = body.collect().await.map_err(|e| Problem::at("cannot read the answer", e))?.to_bytes();
             *idle = Some(sender);
-            Ok(Answer { code: parts.status.as_u16(), headers: parts.headers, body })
+            Ok(HttpResponse { code: parts.status.as_u16(), headers: parts.headers, body })
         };
         let answered = tokio::time::timeout(PATIENCE, exchange).await;
         answered.map_err(|_| Problem::new(format!("{method} {path}: no answer in {PATIENCE:?}")))?

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::client::Answer;
+use crate::client::HttpResponse;
 use crate::{Problem, Result};
 
 /// The object of an answer; an error unless the status code is 2xx.
-pub fn accepts(answer: Result<Answer>) -> Result<Value> {
+pub fn accepts(answer: Result<HttpResponse>) -> Result<Value> {
     let answer = answer?;
     if (200..300).contains(&answer.code) {
         return Ok(answer.json());
@@ -17,7 +17,7 @@ pub fn accepts(answer: Result<Answer>) -> Result<Value> {
 }
 
 /// The `Status` of an error answer; an error unless it has this code and, if `reason` is not empty, this reason.
-pub fn rejects(answer: Result<Answer>, code: u16, reason: &str) -> Result<Value> {
+pub fn rejects(answer: Result<HttpResponse>, code: u16, reason: &str) -> Result<Value> {
     let answer = answer?;
     let status = answer.json();
     let got_reason = status.get("reason").and_then(Value::as_str).unwrap_or_default();

@@ -68,7 +68,7 @@ impl Received {
 
 /// The answer to a request.
 #[derive(Clone, Debug)]
-pub enum Does {
+pub enum ExtensionReply {
     /// Answers with this code and JSON.
     Json(u16, Value),
     /// Answers with code, content type, further headers and body.
@@ -83,7 +83,7 @@ pub enum Does {
     Hang,
 }
 
-type Behaviour = Arc<dyn Fn(&Received) -> Does + Send + Sync>;
+type Behaviour = Arc<dyn Fn(&Received) -> ExtensionReply + Send + Sync>;
 
 #[derive(Default)]
 struct Shared {
@@ -107,7 +107,7 @@ impl Extension {
     pub async fn start(
         name: &str,
         proxies: Option<&str>,
-        behaviour: impl Fn(&Received) -> Does + Send + Sync + 'static,
+        behaviour: impl Fn(&Received) -> ExtensionReply + Send + Sync + 'static,
     ) -> Result<Self> {
         let (config, ca_pem) = identity(name, proxies).map_err(|e| Problem::at("a certificate", e))?;
         let listener = TcpListener::bind("0.0.0.0:0").await.map_err(|e| Problem::at("a port", e))?;
@@ -224,13 +224,13 @@ async fn answer(
     let mut response = Response::new(full(String::new()));
     let json = http::HeaderValue::from_static("application/json");
     match behaviour(&received) {
-        Does::Hang => std::future::pending().await,
-        Does::Json(code, value) => {
+        ExtensionReply::Hang => std::future::pending().await,
+        ExtensionReply::Json(code, value) => {
             *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
             response.headers_mut().insert("content-type", json);
             *response.body_mut() = full(value.to_string());
         }
-        Does::Raw(code, kind, headers, text) => {
+        ExtensionReply::Raw(code, kind, headers, text) => {
             *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
             response.headers_mut().insert("content-type", http::HeaderValue::from_static(kind));
             for (name, value) in headers {
@@ -239,16 +239,16 @@ async fn answer(
             }
             *response.body_mut() = full(text);
         }
-        does @ (Does::Stream | Does::StreamOf(_)) => {
+        does @ (ExtensionReply::Stream | ExtensionReply::StreamOf(_)) => {
             let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
             shared.streams.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
             response.headers_mut().insert("content-type", json);
-            if let Does::StreamOf(length) = does {
+            if let ExtensionReply::StreamOf(length) = does {
                 response.headers_mut().insert("content-length", http::HeaderValue::from_static(length));
             }
             *response.body_mut() = Sent::Stream(receiver);
         }
-        Does::Echo(protocol) => {
+        ExtensionReply::Echo(protocol) => {
             *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
             response.headers_mut().insert("connection", http::HeaderValue::from_static("Upgrade"));
             response.headers_mut().insert("upgrade", http::HeaderValue::from_static(protocol));

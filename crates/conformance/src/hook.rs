@@ -28,7 +28,7 @@ use crate::{Problem, Result};
 
 /// A request that the webhook received.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct HookRequest {
     /// The path without the query.
     pub path: String,
     pub headers: HeaderMap,
@@ -38,7 +38,7 @@ pub struct Asked {
 
 /// The answer to a request.
 #[derive(Clone, Debug)]
-pub enum Reply {
+pub enum HookReply {
     /// Answers with this code and JSON.
     Json(u16, Value),
     /// Answers with this code, content type and body.
@@ -49,7 +49,7 @@ pub enum Reply {
     Hang,
 }
 
-type Answering = Arc<dyn Fn(Asked) -> Pin<Box<dyn Future<Output = Reply> + Send>> + Send + Sync>;
+type Answering = Arc<dyn Fn(HookRequest) -> Pin<Box<dyn Future<Output = HookReply> + Send>> + Send + Sync>;
 
 /// A running webhook, ended when dropped.
 pub struct Hook {
@@ -57,13 +57,13 @@ pub struct Hook {
     pub url: String,
     /// The CA of its certificate in PEM format.
     pub authority: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<HookRequest>>>,
     serving: JoinHandle<()>,
 }
 
 impl Hook {
     /// Starts a webhook whose answer is computed synchronously.
-    pub async fn start(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Result<Self> {
+    pub async fn start(answer: impl Fn(&HookRequest) -> HookReply + Send + Sync + 'static) -> Result<Self> {
         let answer = Arc::new(answer);
         Self::start_slow(move |asked| {
             let answer = Arc::clone(&answer);
@@ -73,15 +73,15 @@ impl Hook {
     }
 
     /// Starts a webhook whose answer is computed asynchronously.
-    pub async fn start_slow<F>(answer: impl Fn(Asked) -> F + Send + Sync + 'static) -> Result<Self>
+    pub async fn start_slow<F>(answer: impl Fn(HookRequest) -> F + Send + Sync + 'static) -> Result<Self>
     where
-        F: Future<Output = Reply> + Send + 'static,
+        F: Future<Output = HookReply> + Send + 'static,
     {
         let (authority, config) = identity().map_err(|e| Problem::at("a certificate", e))?;
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|e| Problem::at("a port", e))?;
         let address = listener.local_addr().map_err(|e| Problem::at("a port", e))?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let asked: Arc<Mutex<Vec<HookRequest>>> = Arc::default();
         let received = Arc::clone(&asked);
         let answer: Answering = Arc::new(move |asked| Box::pin(answer(asked)));
         let serving = tokio::spawn(async move {
@@ -103,12 +103,12 @@ impl Hook {
     }
 
     /// The requests received so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<HookRequest> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the requests received so far and forgets them.
-    pub fn take(&self) -> Vec<Asked> {
+    pub fn take(&self) -> Vec<HookRequest> {
         std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -139,27 +139,27 @@ impl Drop for Hook {
 
 async fn respond(
     request: Request<Incoming>,
-    received: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<HookRequest>>>,
     answer: Answering,
 ) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let asked = Asked {
+    let asked = HookRequest {
         path: parts.uri.path().to_owned(),
         headers: parts.headers,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
     };
     received.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
     let (code, kind, body) = match answer(asked).await {
-        Reply::Json(code, value) => (code, "application/json", value.to_string().into_bytes()),
-        Reply::Raw(code, kind, body) => (code, kind, body),
-        Reply::SendOn(path) => {
+        HookReply::Json(code, value) => (code, "application/json", value.to_string().into_bytes()),
+        HookReply::Raw(code, kind, body) => (code, kind, body),
+        HookReply::SendOn(path) => {
             let mut response = Response::new(Full::default());
             *response.status_mut() = http::StatusCode::TEMPORARY_REDIRECT;
             response.headers_mut().insert("location", http::HeaderValue::from_static(path));
             return Ok(response);
         }
-        Reply::Hang => std::future::pending().await,
+        HookReply::Hang => std::future::pending().await,
     };
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or_default();

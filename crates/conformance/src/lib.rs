@@ -21,10 +21,10 @@ pub mod server;
 pub mod suite;
 pub mod webhook;
 
-pub use client::{Answer, Client, Events};
+pub use client::{Client, Events, HttpResponse};
 pub use expect::{accepts, eventually, rejects};
 pub use extension::Extension;
-pub use hook::{Asked, Hook, Reply};
+pub use hook::{Hook, HookReply, HookRequest};
 pub use server::Server;
 pub use webhook::WebhookServer;
 

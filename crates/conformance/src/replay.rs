@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use serde_json::Value;
 
-use crate::client::{Answer, Client};
+use crate::client::{Client, HttpResponse};
 use crate::normalise::{self, normalise};
 use crate::script::{Observed, Script, Step};
 use crate::{Problem, Result};
@@ -176,10 +176,10 @@ async fn watch(
     path: &str,
     headers: &[(&str, &str)],
     count: Option<usize>,
-) -> Result<(Answer, Value)> {
+) -> Result<(HttpResponse, Value)> {
     let mut events = client.events(path, headers).await?;
     let mut answer =
-        Answer { code: events.code.as_u16(), headers: events.headers.clone(), body: Bytes::new() };
+        HttpResponse { code: events.code.as_u16(), headers: events.headers.clone(), body: Bytes::new() };
     if answer.code != 200 {
         answer.body = events.rest().await?;
         let refusal = tree(&answer);
@@ -200,7 +200,7 @@ async fn watch(
 }
 
 /// The body as a JSON value: JSON and YAML are parsed, everything else becomes a string.
-fn tree(answer: &Answer) -> Value {
+fn tree(answer: &HttpResponse) -> Value {
     let mut plain = Vec::new();
     let bytes = if answer.header("content-encoding") == "gzip" {
         match flate2::read::GzDecoder::new(&answer.body[..]).read_to_end(&mut plain) {

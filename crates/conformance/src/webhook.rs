@@ -28,7 +28,7 @@ use crate::{Problem, Result};
 
 /// The certificate of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
+pub enum ServingCertificate {
     /// A certificate for 127.0.0.1, localhost and `hook.default.svc`, signed by an authority.
     Signed,
     /// Like `Signed`, but self-signed and a CA, as `openssl req -x509` creates it.
@@ -41,7 +41,7 @@ pub enum Proof {
 
 /// The answer to a review.
 #[derive(Clone, Debug)]
-pub enum Reply {
+pub enum ReviewReply {
     /// Answers with this `response`, to which the uid is added if it has none.
     Response(Value),
     /// Answers with status, content type, further headers and body.
@@ -56,27 +56,27 @@ pub enum Reply {
     AllowWith(Arc<Semaphore>),
 }
 
-impl Reply {
+impl ReviewReply {
     /// Allows the request without changes.
     pub fn allow() -> Self {
-        Reply::Response(json!({"allowed": true}))
+        ReviewReply::Response(json!({"allowed": true}))
     }
 
     /// Denies the request with a message.
     pub fn deny(message: &str) -> Self {
-        Reply::Response(json!({"allowed": false, "status": {"message": message, "code": 403}}))
+        ReviewReply::Response(json!({"allowed": false, "status": {"message": message, "code": 403}}))
     }
 
     /// Allows the request with a JSON patch.
     pub fn patch(operations: &Value) -> Self {
         let patch = BASE64_STANDARD.encode(operations.to_string());
-        Reply::Response(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
+        ReviewReply::Response(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
     }
 }
 
 /// A review that the webhook received.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ReviewCall {
     /// The path with its query.
     pub target: String,
     pub headers: HeaderMap,
@@ -88,7 +88,7 @@ pub struct Call {
     pub connection: usize,
 }
 
-type Behaviour = Arc<dyn Fn(&Call) -> Reply + Send + Sync>;
+type Behaviour = Arc<dyn Fn(&ReviewCall) -> ReviewReply + Send + Sync>;
 
 /// A running webhook server.
 pub struct WebhookServer {
@@ -96,21 +96,21 @@ pub struct WebhookServer {
     pub port: u16,
     /// The CA bundle for its certificate, in base64 as in a webhook configuration.
     pub ca_bundle: String,
-    calls: Arc<Mutex<Vec<Call>>>,
+    calls: Arc<Mutex<Vec<ReviewCall>>>,
     serving: JoinHandle<()>,
 }
 
 impl WebhookServer {
     /// Starts a webhook server.
     pub async fn start(
-        proof: Proof,
-        behaviour: impl Fn(&Call) -> Reply + Send + Sync + 'static,
+        proof: ServingCertificate,
+        behaviour: impl Fn(&ReviewCall) -> ReviewReply + Send + Sync + 'static,
     ) -> Result<Self> {
         let (config, ca_pem) = identity(proof).map_err(|e| Problem::at("a certificate", e))?;
         // Endpoints of services may not be loopback addresses, so this listens on every address.
         let listener = TcpListener::bind("0.0.0.0:0").await.map_err(|e| Problem::at("a port", e))?;
         let port = listener.local_addr().map_err(|e| Problem::at("a port", e))?.port();
-        let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
+        let calls: Arc<Mutex<Vec<ReviewCall>>> = Arc::default();
         let (received, behaviour) = (Arc::clone(&calls), Arc::new(behaviour) as Behaviour);
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let serving = tokio::spawn(async move {
@@ -136,7 +136,7 @@ impl WebhookServer {
     }
 
     /// Returns the reviews received so far and forgets them.
-    pub fn take_calls(&self) -> Vec<Call> {
+    pub fn take_calls(&self) -> Vec<ReviewCall> {
         std::mem::take(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -161,14 +161,14 @@ struct Closed;
 async fn answer(
     request: Request<Incoming>,
     connection: usize,
-    calls: &Mutex<Vec<Call>>,
+    calls: &Mutex<Vec<ReviewCall>>,
     behaviour: &Behaviour,
 ) -> std::result::Result<Response<Full<Bytes>>, Closed> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Closed)?.to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
     let target = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-    let call = Call { target, headers: parts.headers, review, body, connection };
+    let call = ReviewCall { target, headers: parts.headers, review, body, connection };
     calls.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
     let respond = |status: u16, content_type: &str, headers: &[(&str, &str)], body: String| {
         let mut response = Response::builder().status(status).header("content-type", content_type);
@@ -178,23 +178,25 @@ async fn answer(
         response.body(Full::from(body)).map_err(|_| Closed)
     };
     let reply = match behaviour(&call) {
-        Reply::AllowWith(permits) => {
+        ReviewReply::AllowWith(permits) => {
             permits.acquire().await.map_err(|_| Closed)?.forget();
-            Reply::allow()
+            ReviewReply::allow()
         }
-        Reply::AllowAfter(time) => {
+        ReviewReply::AllowAfter(time) => {
             tokio::time::sleep(time).await;
-            Reply::allow()
+            ReviewReply::allow()
         }
         reply => reply,
     };
     match reply {
-        Reply::Drop => Err(Closed),
-        Reply::Silence | Reply::AllowWith(_) | Reply::AllowAfter(_) => {
+        ReviewReply::Drop => Err(Closed),
+        ReviewReply::Silence | ReviewReply::AllowWith(_) | ReviewReply::AllowAfter(_) => {
             std::future::pending::<std::result::Result<_, Infallible>>().await.map_err(|e| match e {})
         }
-        Reply::Raw(status, content_type, headers, body) => respond(status, content_type, &headers, body),
-        Reply::Response(mut response) => {
+        ReviewReply::Raw(status, content_type, headers, body) => {
+            respond(status, content_type, &headers, body)
+        }
+        ReviewReply::Response(mut response) => {
             if response.get("uid").is_none()
                 && let Some(map) = response.as_object_mut()
             {
@@ -211,7 +213,9 @@ async fn answer(
 }
 
 /// The TLS configuration and the PEM of its CA.
-fn identity(proof: Proof) -> std::result::Result<(ServerConfig, String), Box<dyn std::error::Error>> {
+fn identity(
+    proof: ServingCertificate,
+) -> std::result::Result<(ServerConfig, String), Box<dyn std::error::Error>> {
     let named = |name: &str| {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -219,19 +223,19 @@ fn identity(proof: Proof) -> std::result::Result<(ServerConfig, String), Box<dyn
     };
     let mut leaf = named("a webhook");
     leaf.subject_alt_names = match proof {
-        Proof::OtherName => vec![SanType::DnsName("elsewhere.example".try_into()?)],
+        ServingCertificate::OtherName => vec![SanType::DnsName("elsewhere.example".try_into()?)],
         _ => vec![
             SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             SanType::DnsName("localhost".try_into()?),
             SanType::DnsName("hook.default.svc".try_into()?),
         ],
     };
-    if proof == Proof::Expired {
+    if proof == ServingCertificate::Expired {
         leaf.not_before = rcgen::date_time_ymd(2020, 1, 1);
         leaf.not_after = rcgen::date_time_ymd(2020, 2, 1);
     }
     let key = KeyPair::generate()?;
-    let (certificate, ca_pem) = if proof == Proof::SelfSigned {
+    let (certificate, ca_pem) = if proof == ServingCertificate::SelfSigned {
         leaf.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let certificate = leaf.self_signed(&key)?;
         let pem = certificate.pem();

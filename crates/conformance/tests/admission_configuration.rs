@@ -5,9 +5,9 @@
 use std::fs;
 use std::time::Duration;
 
-use conformance::hook::{Hook, Reply};
+use conformance::hook::{Hook, HookReply};
 use conformance::server::run_to_end;
-use conformance::webhook::{Proof, Reply as Review, WebhookServer};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, Server, accepts, rejects};
 use http::Method;
 use serde_json::{Value, json};
@@ -157,7 +157,7 @@ async fn image_policy_webhook_decides_about_images() {
     let hook = Hook::start(|asked| {
         let signed = asked.body["spec"]["containers"][0]["image"] != "registry.example.com/a:1";
         let status = json!({"allowed": signed, "reason": "not signed", "auditAnnotations": {"seen": "yes"}});
-        Reply::Json(
+        HookReply::Json(
             200,
             json!({"apiVersion": "imagepolicy.k8s.io/v1alpha1", "kind": "ImageReview", "status": status}),
         )
@@ -198,7 +198,7 @@ async fn image_policy_webhook_decides_about_images() {
 
 #[tokio::test]
 async fn the_request_timeout_limits_all_webhooks_together() {
-    let webhook = WebhookServer::start(Proof::Signed, |_| Review::Silence).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::Silence).await.unwrap();
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});

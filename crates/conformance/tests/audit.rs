@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use conformance::hook::{Hook, Reply};
+use conformance::hook::{Hook, HookReply};
 use conformance::server::{audit_flags, run_to_end, write_private};
 use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use http::Method;
@@ -340,7 +340,7 @@ async fn a_request_whose_client_disconnects_is_recorded() {
         async move {
             waits.notified().await;
             let response = json!({"uid": asked.body["request"]["uid"], "allowed": true});
-            Reply::Json(
+            HookReply::Json(
                 200,
                 json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
             )

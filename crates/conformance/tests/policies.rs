@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use conformance::{Answer, Client, Problem, Server, accepts, eventually, rejects};
+use conformance::{Client, HttpResponse, Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ async fn unbind(
     client: &Client,
     kind: &str,
     name: &str,
-    probe: impl AsyncFn() -> Result<Answer, Problem>,
+    probe: impl AsyncFn() -> Result<HttpResponse, Problem>,
 ) -> Value {
     accepts(client.delete(&format!("{GROUP}/{kind}/{name}")).await).unwrap();
     eventually(SOON, async || accepts(probe().await)).await.unwrap()

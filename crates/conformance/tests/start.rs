@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use conformance::client::{Client, Credentials, Trust};
-use conformance::hook::{Hook, Reply};
+use conformance::hook::{Hook, HookReply};
 use conformance::server::{ADMIN_TOKEN, free_port, run_to_end};
 use conformance::{Problem, Server, accepts, eventually, rejects};
 use serde_json::json;
@@ -51,7 +51,7 @@ async fn a_running_write_is_completed_before_the_server_stops() {
         async move {
             let _ = gate.wait_for(|open| *open).await;
             let response = json!({"uid": asked.body.pointer("/request/uid"), "allowed": true});
-            Reply::Json(
+            HookReply::Json(
                 200,
                 json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
             )

@@ -7,7 +7,7 @@ use std::fs;
 use std::time::Duration;
 
 use conformance::server::{free_port, run_to_end};
-use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, Server, accepts, rejects};
 use http::Method;
 use serde_json::{Value, json};
@@ -84,7 +84,9 @@ async fn fails(client: &Client, kind: &str, client_config: &Value, more: &Value,
 async fn a_denial_names_the_webhook() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::deny("not on my watch")).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::deny("not on my watch"))
+        .await
+        .unwrap();
     for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
         register(&client, kind, &[hook(NAME, &at(&webhook), &json!({}))]).await;
         let status = rejects(client.post(MAPS, &map("a")).await, 403, "").unwrap();
@@ -117,11 +119,11 @@ async fn an_unreachable_webhook_follows_its_failure_policy() {
     let words = format!("Post \"{url}?timeout=5s\": dial tcp 127.0.0.1:{port}: connect: connection refused");
     fails(&client, kind, &json!({"url": url}), &nothing, &words).await;
 
-    let silent = WebhookServer::start(Proof::Signed, |_| Reply::Silence).await.unwrap();
+    let silent = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::Silence).await.unwrap();
     let words = format!("Post \"{}?timeout=1s\": context deadline exceeded", silent.url("/review"));
     fails(&client, kind, &at(&silent), &json!({"timeoutSeconds": 1}), &words).await;
 
-    let closing = WebhookServer::start(Proof::Signed, |_| Reply::Drop).await.unwrap();
+    let closing = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::Drop).await.unwrap();
     let words = format!("Post \"{}?timeout=5s\": EOF", closing.url("/review"));
     fails(&client, kind, &at(&closing), &nothing, &words).await;
 }
@@ -134,8 +136,8 @@ async fn a_webhook_with_a_wrong_certificate_is_a_failure() {
     let nothing = json!({});
     let verify = "tls: failed to verify certificate: x509: ";
 
-    let signed = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
-    let stranger = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let signed = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
+    let stranger = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let unknown = format!("{verify}certificate signed by unknown authority");
     let crossed = json!({"url": signed.url("/review"), "caBundle": stranger.ca_bundle});
     fails(&client, kind, &crossed, &nothing, &unknown).await;
@@ -146,12 +148,12 @@ async fn a_webhook_with_a_wrong_certificate_is_a_failure() {
         "could not get REST client: unable to load root certificates: unable to parse bytes as PEM block";
     fails(&client, kind, &garbage, &nothing, words).await;
 
-    let other = WebhookServer::start(Proof::OtherName, |_| Reply::allow()).await.unwrap();
+    let other = WebhookServer::start(ServingCertificate::OtherName, |_| ReviewReply::allow()).await.unwrap();
     let words =
         format!("{verify}cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs");
     fails(&client, kind, &at(&other), &nothing, &words).await;
 
-    let expired = WebhookServer::start(Proof::Expired, |_| Reply::allow()).await.unwrap();
+    let expired = WebhookServer::start(ServingCertificate::Expired, |_| ReviewReply::allow()).await.unwrap();
     let words = format!("{verify}certificate has expired or is not yet valid: current time ");
     fails(&client, kind, &at(&expired), &nothing, &words).await;
     assert!(
@@ -159,7 +161,8 @@ async fn a_webhook_with_a_wrong_certificate_is_a_failure() {
     );
 
     // A self-signed certificate that is its own CA is accepted, as many webhooks use it.
-    let own = WebhookServer::start(Proof::SelfSigned, |_| Reply::deny("seen")).await.unwrap();
+    let own =
+        WebhookServer::start(ServingCertificate::SelfSigned, |_| ReviewReply::deny("seen")).await.unwrap();
     register(&client, kind, &[hook(NAME, &at(&own), &nothing)]).await;
     let status = rejects(client.post(MAPS, &map("a")).await, 403, "").unwrap();
     assert_eq!(status["message"], format!("admission webhook \"{NAME}\" denied the request: seen"));
@@ -176,14 +179,14 @@ async fn a_malformed_answer_is_a_failure() {
             "{{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"response\":{response}}}"
         )
     };
-    let raw = |status, text: &str| Reply::Raw(status, "application/json", Vec::new(), text.to_owned());
-    let cases: Vec<(Reply, &str)> = vec![
+    let raw = |status, text: &str| ReviewReply::Raw(status, "application/json", Vec::new(), text.to_owned());
+    let cases: Vec<(ReviewReply, &str)> = vec![
         (
-            Reply::Raw(500, "text/plain", Vec::new(), "kaboom".to_owned()),
+            ReviewReply::Raw(500, "text/plain", Vec::new(), "kaboom".to_owned()),
             "an error on the server (\"kaboom\") has prevented the request from succeeding",
         ),
         (
-            Reply::Raw(404, "text/plain", Vec::new(), String::new()),
+            ReviewReply::Raw(404, "text/plain", Vec::new(), String::new()),
             "the server could not find the requested resource",
         ),
         (raw(200, ""), "0-length response with status code: 200 and content type: application/json"),
@@ -209,20 +212,22 @@ async fn a_malformed_answer_is_a_failure() {
             "converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion",
         ),
         (
-            Reply::Response(json!({"allowed": true, "patch": "W10="})),
+            ReviewReply::Response(json!({"allowed": true, "patch": "W10="})),
             "webhook returned response.patch but not response.patchType",
         ),
         (
-            Reply::Response(json!({"allowed": true, "patchType": "JSONPatch", "patch": "eA=="})),
+            ReviewReply::Response(json!({"allowed": true, "patchType": "JSONPatch", "patch": "eA=="})),
             "received undecodable patch in webhook response: invalid character 'x' looking for beginning of value",
         ),
         (
-            Reply::Response(json!({"allowed": true, "patchType": "Other", "patch": "W3sib3AiOiJ0ZXN0In1d"})),
+            ReviewReply::Response(
+                json!({"allowed": true, "patchType": "Other", "patch": "W3sib3AiOiJ0ZXN0In1d"}),
+            ),
             "unsupported patch type \"Other\"",
         ),
     ];
     for (reply, words) in cases {
-        let webhook = WebhookServer::start(Proof::Signed, move |_| reply.clone()).await.unwrap();
+        let webhook = WebhookServer::start(ServingCertificate::Signed, move |_| reply.clone()).await.unwrap();
         fails(&client, "MutatingWebhookConfiguration", &at(&webhook), &json!({}), words).await;
     }
 }
@@ -232,7 +237,8 @@ async fn a_patch_that_cannot_be_applied_is_an_error_with_every_failure_policy() 
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let patch = json!([{"op": "test", "path": "/data/k", "value": "other"}]);
-    let webhook = WebhookServer::start(Proof::Signed, move |_| Reply::patch(&patch)).await.unwrap();
+    let webhook =
+        WebhookServer::start(ServingCertificate::Signed, move |_| ReviewReply::patch(&patch)).await.unwrap();
     let kind = "MutatingWebhookConfiguration";
     register(&client, kind, &[hook(NAME, &at(&webhook), &json!({"failurePolicy": "Ignore"}))]).await;
     let status = rejects(client.post(MAPS, &map("a")).await, 500, "InternalError").unwrap();
@@ -265,7 +271,8 @@ async fn a_service_is_called_at_its_ready_endpoints_with_its_own_name() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let kind = "ValidatingWebhookConfiguration";
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::deny("by service")).await.unwrap();
+    let webhook =
+        WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::deny("by service")).await.unwrap();
     let config = |port: u16, path: &str| json!({"service": {"namespace": "default", "name": "hook", "port": port, "path": path}, "caBundle": webhook.ca_bundle});
     let nothing = json!({});
     let post = "Post \"https://hook.default.svc:8443/deep/review?timeout=5s\": ";
@@ -322,10 +329,12 @@ async fn a_service_is_called_at_its_ready_endpoints_with_its_own_name() {
 async fn webhooks_mutate_in_order_and_are_reinvoked_if_needed() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, |call| {
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |call| {
         let letter = call.target.trim_start_matches('/').chars().next().unwrap_or('?');
         let before = call.review.pointer("/request/object/data/order").and_then(Value::as_str).unwrap_or("");
-        Reply::patch(&json!([{"op": "add", "path": "/data/order", "value": format!("{before}{letter}")}]))
+        ReviewReply::patch(
+            &json!([{"op": "add", "path": "/data/order", "value": format!("{before}{letter}")}]),
+        )
     })
     .await
     .unwrap();
@@ -350,7 +359,7 @@ async fn webhooks_mutate_in_order_and_are_reinvoked_if_needed() {
 async fn a_dry_run_is_rejected_if_a_webhook_may_have_side_effects() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let kind = "ValidatingWebhookConfiguration";
     // New configurations must declare no side effects, so this one is called in a dry run.
     let refused = json!({"metadata": {"name": "guards"}, "webhooks": [hook(NAME, &at(&webhook), &json!({"sideEffects": "Some"}))]});
@@ -365,11 +374,11 @@ async fn connections_are_reused_and_429_is_retried() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let busy = std::sync::atomic::AtomicUsize::new(0);
-    let webhook = WebhookServer::start(Proof::Signed, move |_| {
+    let webhook = WebhookServer::start(ServingCertificate::Signed, move |_| {
         if busy.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
-            Reply::Raw(429, "text/plain", vec![("retry-after", "0")], "busy".to_owned())
+            ReviewReply::Raw(429, "text/plain", vec![("retry-after", "0")], "busy".to_owned())
         } else {
-            Reply::allow()
+            ReviewReply::allow()
         }
     })
     .await
@@ -391,8 +400,8 @@ async fn connections_are_reused_and_429_is_retried() {
 async fn webhook_warnings_and_metrics_are_reported() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, |_| {
-        Reply::Response(
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| {
+        ReviewReply::Response(
             json!({"allowed": false, "status": {"code": 418}, "warnings": ["mind the gap", "two\nlines"]}),
         )
     })
@@ -430,7 +439,7 @@ fn admission_file(folder: &TempDir, plugin: &str) -> String {
 
 #[tokio::test]
 async fn a_kubeconfig_sets_the_credentials_for_each_webhook() {
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let folder = TempDir::new().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
     let users = format!(
@@ -502,7 +511,8 @@ async fn a_mutation_does_not_move_an_object_to_another_namespace() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let moving = json!([{"op": "replace", "path": "/metadata/namespace", "value": "kube-system"}]);
-    let webhook = WebhookServer::start(Proof::Signed, move |_| Reply::patch(&moving)).await.unwrap();
+    let webhook =
+        WebhookServer::start(ServingCertificate::Signed, move |_| ReviewReply::patch(&moving)).await.unwrap();
     let kind = "MutatingWebhookConfiguration";
     register(&client, kind, &[hook(NAME, &at(&webhook), &json!({}))]).await;
     let status = rejects(client.post(MAPS, &map("moved")).await, 400, "BadRequest").unwrap();
@@ -518,8 +528,8 @@ async fn a_mutation_does_not_move_an_object_to_another_namespace() {
 async fn connect_requests_use_the_options_that_admission_changed() {
     let server = Server::serve(&["--disable-admission-plugins=ServiceAccount"]).await.unwrap();
     let client = server.client().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, |_| {
-        Reply::patch(&json!([{"op": "add", "path": "/container", "value": "other"}]))
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| {
+        ReviewReply::patch(&json!([{"op": "add", "path": "/container", "value": "other"}]))
     })
     .await
     .unwrap();

@@ -9,6 +9,7 @@ mod sources;
 mod stages;
 #[cfg(test)]
 mod tests;
+mod type_names;
 
 use std::fs;
 use std::path::Path;
@@ -77,6 +78,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         complaints.extend(language::check(source));
     }
     complaints.extend(sources::the_writer_exists(&sources));
+    complaints.extend(type_names::unique(&sources));
     for Source { path, lines, .. } in sources.iter().filter(|source| source.lines > LONG) {
         println!("long: {path} has {lines} lines");
     }

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::measure::{Figures, Subject};
-use super::requests::{Until, Wires};
+use super::requests::{LoadConnections, LoadLimit};
 use crate::client::{Trust, tls};
-use crate::hook::{Hook, Reply};
+use crate::hook::{Hook, HookReply};
 use crate::server::Server;
 use crate::{Problem, Result};
 
@@ -38,7 +38,7 @@ const CONDITIONS: [&str; 8] = [
 /// Reviews per second with increasing numbers of bindings in their namespace; every second review is allowed. Rounds with more
 /// than `most` bindings are left out.
 pub async fn bindings(subject: &Subject, most: u64) -> Result<Figures> {
-    let wires = Wires::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
+    let wires = LoadConnections::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
     let nanoseconds =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos());
     let namespace = format!("bindings-{:x}", nanoseconds & 0xffff_ffff);
@@ -58,7 +58,7 @@ pub async fn bindings(subject: &Subject, most: u64) -> Result<Figures> {
                 "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": format!("user-{number}")}]});
             (Method::POST, path.clone(), Bytes::from(object.to_string()))
         };
-        wires.flood(Until::Count(count - there), bind).await?;
+        wires.flood(LoadLimit::Count(count - there), bind).await?;
         there = count;
         allowed_in_time(&wires, &review(&namespace, &format!("user-{}", count - 1))).await?;
         let namespace = namespace.clone();
@@ -70,7 +70,7 @@ pub async fn bindings(subject: &Subject, most: u64) -> Result<Figures> {
             };
             (Method::POST, REVIEWS.to_owned(), Bytes::from(review(&namespace, &user).to_string()))
         };
-        let rate = wires.flood(Until::Time(subject.time), ask).await?;
+        let rate = wires.flood(LoadLimit::Time(subject.time), ask).await?;
         figures.push((name, Some(rate.per_second)));
     }
     Ok(figures)
@@ -83,7 +83,7 @@ pub async fn chains(time: Duration) -> Result<Figures> {
     let webhook = Hook::start(|asked| {
         let version = asked.body.get("apiVersion").cloned().unwrap_or_default();
         let status = json!({"allowed": true, "reason": "measured"});
-        Reply::Json(200, json!({"apiVersion": version, "kind": "SubjectAccessReview", "status": status}))
+        HookReply::Json(200, json!({"apiVersion": version, "kind": "SubjectAccessReview", "status": status}))
     })
     .await?;
     for (name, conditions, calls) in [
@@ -99,9 +99,12 @@ pub async fn chains(time: Duration) -> Result<Figures> {
         let kubeconfig = write("kubeconfig", &webhook.kubeconfig("/review", "token"))?;
         let file = write("authz.yaml", &configuration(conditions, &kubeconfig).to_string())?;
         let server = Server::serve(&[&format!("--authorization-config={file}")]).await?;
-        let admin =
-            Wires::connect(&server.url, &tls(Trust::Anything, None)?, Some(crate::server::ADMIN_TOKEN))
-                .await?;
+        let admin = LoadConnections::connect(
+            &server.url,
+            &tls(Trust::Anything, None)?,
+            Some(crate::server::ADMIN_TOKEN),
+        )
+        .await?;
         let binding = json!({"metadata": {"name": "caller"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
             "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": CALLER.1}]});
@@ -110,11 +113,12 @@ pub async fn chains(time: Duration) -> Result<Figures> {
         post(&admin, "/api/v1/namespaces/default/configmaps", &map).await?;
         allowed_in_time(&admin, &review("default", CALLER.1)).await?;
         webhook.take();
-        let wires = Wires::connect(&server.url, &tls(Trust::Anything, None)?, Some(CALLER.0)).await?;
+        let wires =
+            LoadConnections::connect(&server.url, &tls(Trust::Anything, None)?, Some(CALLER.0)).await?;
         let path = "/api/v1/namespaces/default/configmaps/load";
         let get = move |_: u64| (Method::GET, path.to_owned(), Bytes::new());
         wires.once(&Method::GET, path, Bytes::new()).await?;
-        let rate = wires.flood(Until::Time(time), get).await?;
+        let rate = wires.flood(LoadLimit::Time(time), get).await?;
         let asked = webhook.take().len();
         if !calls.contains(&asked) {
             return Err(Problem::new(format!("{name}: the webhook was asked {asked} times")));
@@ -147,12 +151,12 @@ fn review(namespace: &str, user: &str) -> Value {
         "resourceAttributes": {"namespace": namespace, "verb": "get", "resource": "pods", "name": "p"}}})
 }
 
-async fn post(wires: &Wires, path: &str, object: &Value) -> Result<Bytes> {
+async fn post(wires: &LoadConnections, path: &str, object: &Value) -> Result<Bytes> {
     wires.once(&Method::POST, path, object.to_string().into()).await
 }
 
 /// Waits until the authorizer knows a new binding.
-async fn allowed_in_time(wires: &Wires, review: &Value) -> Result<()> {
+async fn allowed_in_time(wires: &LoadConnections, review: &Value) -> Result<()> {
     for _ in 0..3000 {
         let answer: Value = serde_json::from_slice(&post(wires, REVIEWS, review).await?).unwrap_or_default();
         if answer.pointer("/status/allowed") == Some(&json!(true)) {

@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::Figures;
-use super::requests::{Until, Wires};
+use super::requests::{LoadConnections, LoadLimit};
 use crate::client::{Trust, tls};
 use crate::server::{ADMIN_TOKEN, resident_kib};
 use crate::{Problem, Result, Server};
@@ -26,9 +26,10 @@ const PATIENCE: Duration = Duration::from_mins(2);
 pub async fn definitions() -> Result<Figures> {
     let folder = tempfile::tempdir().map_err(|e| Problem::at("a folder", e))?;
     let mut server = Server::serve_at(folder.path(), &[]).await?;
-    let wires = Wires::connect(&server.url, &tls(Trust::Anything, None)?, Some(ADMIN_TOKEN)).await?;
+    let wires =
+        LoadConnections::connect(&server.url, &tls(Trust::Anything, None)?, Some(ADMIN_TOKEN)).await?;
     let begun = Instant::now();
-    wires.flood(Until::Count(MANY), |number| (Method::POST, PATH.to_owned(), crd(number))).await?;
+    wires.flood(LoadLimit::Count(MANY), |number| (Method::POST, PATH.to_owned(), crd(number))).await?;
     loop {
         let listed = wires.once(&Method::GET, PATH, Bytes::new()).await?;
         let established = established(&serde_json::from_slice(&listed).unwrap_or_default());

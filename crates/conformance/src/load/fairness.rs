@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::measure::Figures;
-use super::requests::Wires;
+use super::requests::LoadConnections;
 use crate::client::{Trust, tls};
 use crate::server::{ADMIN_TOKEN, Server};
-use crate::webhook::{Proof, Reply, WebhookServer};
+use crate::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use crate::{Problem, Result};
 
 /// Requests of the small flow at a time: more than there are seats, so that it waits even when it is alone.
@@ -56,7 +56,7 @@ pub async fn fairness(time: Duration) -> Result<Figures> {
 async fn both_flows(time: Duration, with_webhook: bool) -> Result<(Served, Served, Served)> {
     let server = Server::serve(&["--max-requests-inflight=4", "--max-mutating-requests-inflight=4"]).await?;
     let config = tls(Trust::Anything, None)?;
-    let connect = async |token: &str| Wires::connect(&server.url, &config, Some(token)).await;
+    let connect = async |token: &str| LoadConnections::connect(&server.url, &config, Some(token)).await;
     let admin = connect(ADMIN_TOKEN).await?;
     prepare(&admin).await?;
     let webhook = if with_webhook { Some(wait_in_webhook(&admin).await?) } else { None };
@@ -93,7 +93,7 @@ impl Served {
 }
 
 /// A priority level with almost all shares, and a flow schema for each flow.
-async fn prepare(admin: &Wires) -> Result<()> {
+async fn prepare(admin: &LoadConnections) -> Result<()> {
     let post = async |path: &str, object: Value| {
         admin.once(&Method::POST, path, Bytes::from(object.to_string())).await.map(drop)
     };
@@ -122,8 +122,9 @@ async fn prepare(admin: &Wires) -> Result<()> {
 }
 
 /// Registers a slow webhook for every write.
-async fn wait_in_webhook(admin: &Wires) -> Result<WebhookServer> {
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::AllowAfter(WEBHOOK)).await?;
+async fn wait_in_webhook(admin: &LoadConnections) -> Result<WebhookServer> {
+    let webhook =
+        WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::AllowAfter(WEBHOOK)).await?;
     let configuration = json!({"metadata": {"name": "slow"}, "webhooks": [{
         "name": "slow.example.com",
         "clientConfig": {"url": webhook.url("/"), "caBundle": webhook.ca_bundle},
@@ -136,7 +137,7 @@ async fn wait_in_webhook(admin: &Wires) -> Result<WebhookServer> {
 }
 
 /// Keeps `count` requests in flight. A rejected request is sent again after a short delay.
-fn keep_busy(wires: &Wires, requests: usize, tasks: &mut JoinSet<()>, stop: &Arc<AtomicBool>) {
+fn keep_busy(wires: &LoadConnections, requests: usize, tasks: &mut JoinSet<()>, stop: &Arc<AtomicBool>) {
     for _ in 0..requests {
         let (wires, stop) = (wires.clone(), Arc::clone(stop));
         tasks.spawn(async move {
@@ -151,7 +152,7 @@ fn keep_busy(wires: &Wires, requests: usize, tasks: &mut JoinSet<()>, stop: &Arc
 }
 
 /// The numbers of served requests of the small and the large flow during a period.
-async fn served(admin: &Wires, time: Duration) -> Result<(Served, Served)> {
+async fn served(admin: &LoadConnections, time: Duration) -> Result<(Served, Served)> {
     tokio::time::sleep(WARM_UP).await;
     let before = (reading(admin, "small").await?, reading(admin, "large").await?);
     tokio::time::sleep(time).await;
@@ -167,7 +168,7 @@ async fn served(admin: &Wires, time: Duration) -> Result<(Served, Served)> {
     Ok((small, large))
 }
 
-async fn reading(admin: &Wires, schema: &str) -> Result<Served> {
+async fn reading(admin: &LoadConnections, schema: &str) -> Result<Served> {
     let page = admin.once(&Method::GET, "/metrics", Bytes::new()).await?;
     let page = String::from_utf8_lossy(&page);
     let value = |suffix: &str| {

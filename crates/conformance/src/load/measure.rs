@@ -10,9 +10,9 @@ use rustls::ClientConfig;
 use serde_json::json;
 
 use super::registered;
-use super::requests::{Until, Wires};
+use super::requests::{LoadConnections, LoadLimit};
 use crate::server::resident_kib;
-use crate::webhook::{Proof, Reply, WebhookServer};
+use crate::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use crate::{Problem, Result};
 
 /// The number of concurrent watches in the fan-out, and of events that each of them receives.
@@ -41,7 +41,7 @@ pub type Figures = Vec<(&'static str, Option<f64>)>;
 
 /// Measures one server in a namespace that it creates.
 pub async fn run(subject: &Subject) -> Result<Figures> {
-    let wires = Wires::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
+    let wires = LoadConnections::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
     let mut figures: Figures = vec![
         ("start to ready, ms", subject.start.map(|time| time.as_secs_f64() * 1000.0)),
         ("memory idle, MB", memory(&subject.pids)),
@@ -67,22 +67,22 @@ pub async fn run(subject: &Subject) -> Result<Figures> {
     };
     let read = |path: String| move |_: u64| (Method::GET, path.clone(), Bytes::new());
 
-    let rate = wires.flood(Until::Count(3000), create(0)).await?;
+    let rate = wires.flood(LoadLimit::Count(3000), create(0)).await?;
     figures.push(("create ConfigMap, durable /s", Some(rate.per_second)));
-    let rate = wires.flood(Until::Time(subject.time), read(format!("{maps}/m000042"))).await?;
+    let rate = wires.flood(LoadLimit::Time(subject.time), read(format!("{maps}/m000042"))).await?;
     figures.push(("get /s", Some(rate.per_second)));
-    let rate = wires.flood(Until::Time(subject.time), read(maps.clone())).await?;
+    let rate = wires.flood(LoadLimit::Time(subject.time), read(maps.clone())).await?;
     figures.push(("list 3,000 /s", Some(rate.per_second)));
-    wires.flood(Until::Count(7000), create(3000)).await?;
-    let rate = wires.flood(Until::Time(subject.time), read(maps.clone())).await?;
+    wires.flood(LoadLimit::Count(7000), create(3000)).await?;
+    let rate = wires.flood(LoadLimit::Time(subject.time), read(maps.clone())).await?;
     figures.push(("list 10,000 /s", Some(rate.per_second)));
-    let rate = wires.flood(Until::Time(subject.time), read(format!("{maps}?limit=500"))).await?;
+    let rate = wires.flood(LoadLimit::Time(subject.time), read(format!("{maps}?limit=500"))).await?;
     figures.push(("list 500 of 10,000 /s", Some(rate.per_second)));
     figures.push(("memory after 10,000, MB", memory(&subject.pids)));
 
-    let rate = wires.flood(Until::Time(subject.time), dry_run_pod(&namespace)).await?;
+    let rate = wires.flood(LoadLimit::Time(subject.time), dry_run_pod(&namespace)).await?;
     figures.push(("create Pod, dry run /s", Some(rate.per_second)));
-    let rate = wires.flood(Until::Time(subject.time), access_review(&namespace)).await?;
+    let rate = wires.flood(LoadLimit::Time(subject.time), access_review(&namespace)).await?;
     figures.push(("SubjectAccessReview /s", Some(rate.per_second)));
     figures.push(("watch fan-out, events /s", Some(fan_out(&wires, &namespace).await?)));
     figures.push(("memory at the end, MB", memory(&subject.pids)));
@@ -93,8 +93,8 @@ pub async fn run(subject: &Subject) -> Result<Figures> {
 /// Dry runs per second that call one webhook each. The first request, which opens connections and requests tokens, is not
 /// counted.
 pub async fn webhook_rate(subject: &Subject) -> Result<f64> {
-    let wires = Wires::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await?;
+    let wires = LoadConnections::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await?;
     let configuration = json!({"metadata": {"name": "load"}, "webhooks": [{
         "name": "load.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
         "clientConfig": {"url": webhook.url("/review"), "caBundle": webhook.ca_bundle},
@@ -106,7 +106,7 @@ pub async fn webhook_rate(subject: &Subject) -> Result<f64> {
     let body = Bytes::from(json!({"metadata": {"name": "load"}, "data": {"key": "value"}}).to_string());
     wires.once(&Method::POST, maps, body.clone()).await?;
     let ask = move |_: u64| (Method::POST, maps.to_owned(), body.clone());
-    Ok(wires.flood(Until::Time(subject.time), ask).await?.per_second)
+    Ok(wires.flood(LoadLimit::Time(subject.time), ask).await?.per_second)
 }
 
 /// A typical pod manifest.
@@ -139,7 +139,7 @@ fn access_review(namespace: &str) -> impl Fn(u64) -> (Method, String, Bytes) + C
 }
 
 /// Events delivered per second to many watches while objects are created.
-async fn fan_out(wires: &Wires, namespace: &str) -> Result<f64> {
+async fn fan_out(wires: &LoadConnections, namespace: &str) -> Result<f64> {
     let secrets = format!("/api/v1/namespaces/{namespace}/secrets");
     let seen = Arc::new(AtomicU64::new(0));
     for number in 0..WATCHERS {
@@ -147,7 +147,7 @@ async fn fan_out(wires: &Wires, namespace: &str) -> Result<f64> {
     }
     let all = WATCHERS as u64 * EVENTS;
     let started = Instant::now();
-    let creation = wires.flood(Until::Count(EVENTS), move |number| {
+    let creation = wires.flood(LoadLimit::Count(EVENTS), move |number| {
         let secret = json!({"metadata": {"name": format!("s{number}")}, "stringData": {"k": "v"}});
         (Method::POST, secrets.clone(), Bytes::from(secret.to_string()))
     });

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::Figures;
 use super::measure::dry_run_pod;
-use super::requests::{Rate, Until, Wires};
+use super::requests::{LoadConnections, LoadLimit, Rate};
 use crate::client::{Trust, tls};
 use crate::server::{ADMIN_TOKEN, Server, resident_kib};
 use crate::{Problem, Result};
@@ -93,9 +93,10 @@ impl Folder {
         fs::rename(&fresh, path).map_err(|e| Problem::at("a policy", e))
     }
 
-    async fn serve(&self) -> Result<(Server, Wires)> {
+    async fn serve(&self) -> Result<(Server, LoadConnections)> {
         let server = Server::serve(&[&self.flag]).await?;
-        let wires = Wires::connect(&server.url, &tls(Trust::Anything, None)?, Some(ADMIN_TOKEN)).await?;
+        let wires =
+            LoadConnections::connect(&server.url, &tls(Trust::Anything, None)?, Some(ADMIN_TOKEN)).await?;
         Ok((server, wires))
     }
 }
@@ -131,7 +132,7 @@ pub async fn run(time: Duration) -> Result<Figures> {
     ] {
         let folder = Folder::of(count, resource)?;
         let (_server, wires) = folder.serve().await?;
-        let rate = wires.flood(Until::Time(time), dry_run_pod("default")).await?;
+        let rate = wires.flood(LoadLimit::Time(time), dry_run_pod("default")).await?;
         figures.push((name, Some(rate.per_second)));
     }
     reload(time, &mut figures).await?;
@@ -176,11 +177,11 @@ async fn reload(time: Duration, figures: &mut Figures) -> Result<()> {
         }
     };
     let pods = dry_run_pod("default");
-    let before = wires.flood(Until::Time(time), pods.clone()).await?;
+    let before = wires.flood(LoadLimit::Time(time), pods.clone()).await?;
     quantiles(["dry run before reloads, p50 ms", "dry run before reloads, p99 ms"], &before);
     let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
     let during = async {
-        let rate = wires.flood(Until::Time(time), pods.clone()).await;
+        let rate = wires.flood(LoadLimit::Time(time), pods.clone()).await;
         let _ = stop.send(());
         rate
     };
@@ -196,7 +197,7 @@ async fn reload(time: Duration, figures: &mut Figures) -> Result<()> {
     let (during, changed) = tokio::join!(during, changing);
     changed?;
     quantiles(["dry run during reloads, p50 ms", "dry run during reloads, p99 ms"], &during?);
-    let after = wires.flood(Until::Time(time), pods).await?;
+    let after = wires.flood(LoadLimit::Time(time), pods).await?;
     quantiles(["dry run after reloads, p50 ms", "dry run after reloads, p99 ms"], &after);
     Ok(())
 }

@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::json;
 
 use super::measure::{Figures, Subject, dry_run_pod, memory};
-use super::requests::{Until, Wires};
+use super::requests::{LoadConnections, LoadLimit};
 use crate::Result;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -37,14 +37,14 @@ const ROUNDS: [Round; 4] = [
 ];
 
 /// Measures one case and deletes its policies.
-pub(super) async fn run(subject: &Subject, wires: &Wires, namespace: &str) -> Result<Figures> {
+pub(super) async fn run(subject: &Subject, wires: &LoadConnections, namespace: &str) -> Result<Figures> {
     let mut figures = Figures::new();
     for (count, resource, [rate, time, bytes]) in ROUNDS {
         register(wires, count, resource).await?;
         // The first requests compile policies and are not measured.
-        wires.flood(Until::Count(200), dry_run_pod(namespace)).await?;
+        wires.flood(LoadLimit::Count(200), dry_run_pod(namespace)).await?;
         let (begun, spent) = (Instant::now(), processor_seconds(&subject.pids));
-        let flood = wires.flood(Until::Time(subject.time), dry_run_pod(namespace)).await?;
+        let flood = wires.flood(LoadLimit::Time(subject.time), dry_run_pod(namespace)).await?;
         let requests = flood.per_second * begun.elapsed().as_secs_f64();
         let spent = processor_seconds(&subject.pids).zip(spent).map(|(after, before)| after - before);
         figures.push((rate, Some(flood.per_second)));
@@ -53,7 +53,7 @@ pub(super) async fn run(subject: &Subject, wires: &Wires, namespace: &str) -> Re
         for kind in ["validatingadmissionpolicybindings", "validatingadmissionpolicies"] {
             let one =
                 move |number: u64| (Method::DELETE, format!("{GROUP}/{kind}/load-{number:05}"), Bytes::new());
-            wires.flood(Until::Count(count), one).await?;
+            wires.flood(LoadLimit::Count(count), one).await?;
         }
     }
     Ok(figures)
@@ -61,12 +61,12 @@ pub(super) async fn run(subject: &Subject, wires: &Wires, namespace: &str) -> Re
 
 /// Measures a fresh server, so that its memory is that of the policies.
 pub async fn registered(subject: &Subject) -> Result<Figures> {
-    let wires = Wires::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
+    let wires = LoadConnections::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
     run(subject, &wires, "default").await
 }
 
 /// Creates `count` policies with their bindings.
-async fn register(wires: &Wires, count: u64, resource: &'static str) -> Result<()> {
+async fn register(wires: &LoadConnections, count: u64, resource: &'static str) -> Result<()> {
     let metadata = |number: u64| json!({"name": format!("load-{number:05}")});
     let policy = move |number: u64| {
         let expression = EXPRESSIONS.get(usize::try_from(number).unwrap_or(0) % EXPRESSIONS.len());
@@ -81,8 +81,8 @@ async fn register(wires: &Wires, count: u64, resource: &'static str) -> Result<(
         let object = json!({"metadata": metadata(number), "spec": spec});
         (Method::POST, format!("{GROUP}/validatingadmissionpolicybindings"), Bytes::from(object.to_string()))
     };
-    wires.flood(Until::Count(count), policy).await?;
-    wires.flood(Until::Count(count), binding).await?;
+    wires.flood(LoadLimit::Count(count), policy).await?;
+    wires.flood(LoadLimit::Count(count), binding).await?;
     Ok(())
 }
 

@@ -27,7 +27,7 @@ type Sender = http2::SendRequest<Full<Bytes>>;
 
 /// Connections to one server with the administrator's credentials.
 #[derive(Clone)]
-pub(super) struct Wires {
+pub(super) struct LoadConnections {
     authority: String,
     token: Option<String>,
     senders: Vec<Sender>,
@@ -35,7 +35,7 @@ pub(super) struct Wires {
 
 /// The amount of requests to send.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Until {
+pub(super) enum LoadLimit {
     /// This number of requests in all.
     Count(u64),
     /// Requests for this long.
@@ -52,7 +52,7 @@ pub(super) struct Rate {
     pub(super) p99: Duration,
 }
 
-impl Wires {
+impl LoadConnections {
     pub(super) async fn connect(url: &str, tls: &ClientConfig, token: Option<&str>) -> Result<Self> {
         let authority = url.trim_start_matches("https://").trim_end_matches('/').to_owned();
         let host = authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host).to_owned();
@@ -74,7 +74,7 @@ impl Wires {
             tokio::spawn(connection);
             senders.push(sender);
         }
-        Ok(Wires { authority, token: token.map(str::to_owned), senders })
+        Ok(LoadConnections { authority, token: token.map(str::to_owned), senders })
     }
 
     fn request(&self, method: &Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
@@ -100,7 +100,7 @@ impl Wires {
     /// Keeps all streams of all connections busy. `make` gets the number of the request.
     pub(super) async fn flood(
         &self,
-        until: Until,
+        until: LoadLimit,
         make: impl Fn(u64) -> (Method, String, Bytes) + Clone + Send + 'static,
     ) -> Result<Rate> {
         let next = Arc::new(AtomicU64::new(0));
@@ -115,8 +115,8 @@ impl Wires {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     match until {
-                        Until::Count(count) if number >= count => return Ok::<_, Problem>(times),
-                        Until::Time(time) if started.elapsed() >= time => return Ok(times),
+                        LoadLimit::Count(count) if number >= count => return Ok::<_, Problem>(times),
+                        LoadLimit::Time(time) if started.elapsed() >= time => return Ok(times),
                         _ => {}
                     }
                     let (method, path, body) = make(number);

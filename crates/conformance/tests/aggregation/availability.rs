@@ -1,6 +1,6 @@
 //! Availability of aggregated API servers: conditions of the APIService, and errors that affect no other request.
 
-use conformance::extension::{Does, Extension};
+use conformance::extension::{Extension, ExtensionReply};
 use conformance::server::free_port;
 use conformance::{Problem, Server, accepts, eventually};
 use http::Method;
@@ -154,7 +154,7 @@ async fn a_server_that_hangs_delays_no_other_request() {
     let hangs = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let asked = std::sync::Arc::clone(&hangs);
     let extension = Extension::start("wardle.default.svc", None, move |received| {
-        if asked.load(std::sync::atomic::Ordering::SeqCst) { Does::Hang } else { wardle(received) }
+        if asked.load(std::sync::atomic::Ordering::SeqCst) { ExtensionReply::Hang } else { wardle(received) }
     })
     .await
     .unwrap();

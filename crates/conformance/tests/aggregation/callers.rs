@@ -1,7 +1,7 @@
 //! Identity of users at aggregated API servers: authenticated here, sent in headers of the front proxy.
 
 use bytes::Bytes;
-use conformance::extension::{Does, Extension};
+use conformance::extension::{Extension, ExtensionReply};
 use conformance::{Server, accepts, rejects};
 use http::Method;
 use serde_json::json;
@@ -102,7 +102,7 @@ async fn webhooks_served_by_aggregated_servers_are_called_through_the_aggregator
         }
         let uid = &received.body["request"]["uid"];
         let refused = received.body["request"]["name"] == "bad";
-        Does::Json(
+        ExtensionReply::Json(
             200,
             json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {
                 "uid": uid, "allowed": !refused, "status": {"message": "wardle says no", "code": 403}}}),

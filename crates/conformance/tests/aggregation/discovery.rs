@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use conformance::extension::{Does, Received};
+use conformance::extension::{ExtensionReply, Received};
 use conformance::{Client, Problem, Server, accepts, eventually};
 use http::Method;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ async fn kubectl(server: &Server, args: &[&str]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resources_of_aggregated_servers_are_in_discovery() {
-    for (does, short) in [(wardle as fn(&Received) -> Does, false), (modern, true)] {
+    for (does, short) in [(wardle as fn(&Received) -> ExtensionReply, false), (modern, true)] {
         let (server, client, extension) = behind(does).await;
         let list = accepts(client.get("/apis").await).unwrap();
         let groups = list["groups"].as_array().unwrap();
@@ -163,10 +163,11 @@ async fn the_etag_of_an_unreadable_document_is_not_reused() {
         if received.path() != "/openapi/v2" {
             return modern(received);
         }
-        let tagged = |body: String| Does::Raw(200, "application/json", vec![("etag", "\"one\"")], body);
+        let tagged =
+            |body: String| ExtensionReply::Raw(200, "application/json", vec![("etag", "\"one\"")], body);
         match asked.fetch_add(1, Ordering::SeqCst) {
             _ if !received.all("if-none-match").is_empty() => {
-                Does::Raw(304, "application/json", vec![("etag", "\"one\"")], String::new())
+                ExtensionReply::Raw(304, "application/json", vec![("etag", "\"one\"")], String::new())
             }
             0 => tagged("{".to_owned()),
             _ => {
@@ -189,7 +190,7 @@ async fn the_etag_of_an_unreadable_document_is_not_reused() {
 #[tokio::test]
 async fn openapi_v3_is_made_for_servers_with_openapi_v2_only() {
     let (_server, client, _extension) = behind(|received| match received.path() {
-        path if path.starts_with("/openapi/v3") => Does::Json(404, json!({})),
+        path if path.starts_with("/openapi/v3") => ExtensionReply::Json(404, json!({})),
         _ => modern(received),
     })
     .await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use conformance::extension::{Does, Received};
+use conformance::extension::{ExtensionReply, Received};
 use conformance::{Client, Problem, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
@@ -15,35 +15,35 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 const FLUNDERS: &str = "/apis/wardle.example.com/v1alpha1/namespaces/ponds/flunders";
 
 /// A server with `count` flunders in the namespace `ponds`; each deletion of the collection removes one.
-fn keeping(left: Arc<AtomicUsize>) -> impl Fn(&Received) -> Does + Send + Sync + 'static {
+fn keeping(left: Arc<AtomicUsize>) -> impl Fn(&Received) -> ExtensionReply + Send + Sync + 'static {
     let resource = json!({"name": "flunders", "singularName": "flunder", "namespaced": true, "kind": "Flunder",
         "verbs": ["list", "delete", "deletecollection"]});
     let fixed = json!({"name": "fixtures", "singularName": "fixture", "namespaced": true, "kind": "Fixture", "verbs": ["list"]});
     let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "wardle.example.com/v1alpha1",
         "resources": [resource, fixed]});
     move |received| match (&received.method, received.path()) {
-        (_, ROOT) => Does::Json(200, list.clone()),
+        (_, ROOT) => ExtensionReply::Json(200, list.clone()),
         (&Method::DELETE, FLUNDERS) => {
             let _ = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-            Does::Json(200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+            ExtensionReply::Json(200, json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
         }
         (_, FLUNDERS) => {
             let item =
                 json!({"metadata": {"name": "f", "namespace": "ponds", "finalizers": ["example.com/slow"]}});
             let items = vec![item; left.load(Ordering::SeqCst)];
-            Does::Json(
+            ExtensionReply::Json(
                 200,
                 json!({"kind": "FlunderList", "apiVersion": "wardle.example.com/v1alpha1", "metadata": {}, "items": items}),
             )
         }
-        (&Method::GET, path) if path.ends_with("/flunders") => Does::Json(
+        (&Method::GET, path) if path.ends_with("/flunders") => ExtensionReply::Json(
             200,
             json!({"kind": "FlunderList", "apiVersion": "wardle.example.com/v1alpha1", "metadata": {}, "items": []}),
         ),
         (&Method::DELETE, path) if path.ends_with("/flunders") => {
-            Does::Json(200, json!({"kind": "Status", "status": "Success"}))
+            ExtensionReply::Json(200, json!({"kind": "Status", "status": "Success"}))
         }
-        _ => Does::Json(
+        _ => ExtensionReply::Json(
             404,
             json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}),
         ),
@@ -129,7 +129,12 @@ async fn an_answer_that_is_not_a_list_blocks_namespace_deletion() {
     let (says_nothing, list) = (Arc::clone(&broken), keeping(Arc::default()));
     let (_server, client, _extension) = behind(move |received: &Received| {
         if received.path().ends_with("/flunders") && says_nothing.load(Ordering::SeqCst) {
-            return Does::Raw(200, "text/html", Vec::new(), "<html>down for maintenance</html>".to_owned());
+            return ExtensionReply::Raw(
+                200,
+                "text/html",
+                Vec::new(),
+                "<html>down for maintenance</html>".to_owned(),
+            );
         }
         list(received)
     })
@@ -150,9 +155,9 @@ async fn a_resource_with_an_unusable_name_blocks_only_namespace_deletion() {
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": [
         {"metadata": {"name": GROUP}, "versions": [{"version": "v1alpha1", "freshness": "Current", "resources": [resource("flunders/f/exec")]}]}]});
     let (_server, client, extension) = behind(move |received: &Received| match received.path() {
-        "/apis" => Does::Raw(200, AGGREGATED, Vec::new(), list.to_string()),
-        path if path.ends_with("/exec") => Does::Hang,
-        _ => Does::Json(200, json!({})),
+        "/apis" => ExtensionReply::Raw(200, AGGREGATED, Vec::new(), list.to_string()),
+        path if path.ends_with("/exec") => ExtensionReply::Hang,
+        _ => ExtensionReply::Json(200, json!({})),
     })
     .await;
     freshness(&client, "Current").await;

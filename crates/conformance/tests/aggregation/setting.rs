@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::extension::{Does, Extension, Received};
+use conformance::extension::{Extension, ExtensionReply, Received};
 use conformance::{Client, Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
 
@@ -26,12 +26,12 @@ pub(crate) fn fischers() -> Value {
 }
 
 /// Answers of a server that has only unaggregated discovery.
-pub(crate) fn wardle(received: &Received) -> Does {
+pub(crate) fn wardle(received: &Received) -> ExtensionReply {
     match (received.path(), received.target.contains("watch=")) {
-        (ROOT, _) => Does::Json(200, resource_list()),
-        (FISCHERS, true) => Does::Stream,
-        (FISCHERS, false) => Does::Json(200, fischers()),
-        _ => Does::Json(
+        (ROOT, _) => ExtensionReply::Json(200, resource_list()),
+        (FISCHERS, true) => ExtensionReply::Stream,
+        (FISCHERS, false) => ExtensionReply::Json(200, fischers()),
+        _ => ExtensionReply::Json(
             404,
             json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}),
         ),
@@ -39,16 +39,16 @@ pub(crate) fn wardle(received: &Received) -> Does {
 }
 
 /// Answers of a server with aggregated discovery and OpenAPI v3.
-pub(crate) fn modern(received: &Received) -> Does {
+pub(crate) fn modern(received: &Received) -> ExtensionReply {
     match received.path() {
         "/apis" => {
             let verbs = ["get", "list", "watch", "create"];
             let resource = json!({"resource": "fischers", "responseKind": {"group": "", "version": "", "kind": "Fischer"}, "scope": "Cluster", "singularResource": "fischer", "verbs": verbs, "shortNames": ["fi"]});
             let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": [
                 {"metadata": {"name": GROUP}, "versions": [{"version": "v1alpha1", "freshness": "Current", "resources": [resource]}]}]});
-            Does::Raw(200, AGGREGATED, Vec::new(), list.to_string())
+            ExtensionReply::Raw(200, AGGREGATED, Vec::new(), list.to_string())
         }
-        "/openapi/v3" => Does::Json(
+        "/openapi/v3" => ExtensionReply::Json(
             200,
             json!({"paths": {
                 "apis/wardle.example.com/v1alpha1": {"serverRelativeURL": "/openapi/v3/apis/wardle.example.com/v1alpha1?hash=1"},
@@ -58,12 +58,12 @@ pub(crate) fn modern(received: &Received) -> Does {
             }}),
         ),
         "/openapi/v3/apis/wardle.example.com" => {
-            Does::Json(200, json!({"openapi": "3.0.0", "info": {"title": "the group"}}))
+            ExtensionReply::Json(200, json!({"openapi": "3.0.0", "info": {"title": "the group"}}))
         }
         "/openapi/v3/apis/wardle.example.com/v1alpha1" => {
-            Does::Json(200, json!({"openapi": "3.0.0", "info": {"title": "wardle"}}))
+            ExtensionReply::Json(200, json!({"openapi": "3.0.0", "info": {"title": "wardle"}}))
         }
-        "/openapi/v2" => Does::Json(
+        "/openapi/v2" => ExtensionReply::Json(
             200,
             json!({"swagger": "2.0", "info": {}, "paths": {
                 "/apis/wardle.example.com/v1alpha1/fischers": {"get": {"responses": {"200": {"schema": {"$ref": "#/definitions/com.example.Fischer"}}}}},
@@ -114,7 +114,7 @@ pub(crate) async fn says(client: &Client, name: &str, status: &str, reason: &str
 
 /// Starts both servers with default configuration.
 pub(crate) async fn behind(
-    does: impl Fn(&Received) -> Does + Send + Sync + 'static,
+    does: impl Fn(&Received) -> ExtensionReply + Send + Sync + 'static,
 ) -> (Server, Client, Extension) {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();

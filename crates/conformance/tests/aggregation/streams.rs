@@ -1,7 +1,7 @@
 //! Forwarded bodies, watches and protocol upgrades.
 
 use bytes::Bytes;
-use conformance::extension::Does;
+use conformance::extension::ExtensionReply;
 use conformance::{Problem, accepts, eventually};
 use http::Method;
 use serde_json::json;
@@ -38,19 +38,25 @@ async fn watches_are_streamed_and_end_with_client_or_server() {
 #[tokio::test]
 async fn bodies_are_forwarded_without_buffering() {
     let (_server, client, extension) = behind(|received| match (&received.method, received.path()) {
-        (&Method::POST, FISCHERS) => Does::Raw(
+        (&Method::POST, FISCHERS) => ExtensionReply::Raw(
             201,
             "application/json",
             vec![("warning", "299 - \"theirs\""), ("cache-control", "public"), ("audit-id", "theirs")],
             "x".repeat(8 << 20),
         ),
-        (_, "/apis/wardle.example.com/v1alpha1/fischers/broken") => Does::StreamOf("1000"),
-        (_, "/apis/wardle.example.com/v1alpha1/fischers/moved") => {
-            Does::Raw(307, "text/plain", vec![("location", "https://evil.example.com/")], String::new())
-        }
-        (_, "/apis/wardle.example.com/v1alpha1/fischers/refused") => {
-            Does::Raw(418, "text/plain", vec![("access-control-allow-origin", "*")], "teapot".to_owned())
-        }
+        (_, "/apis/wardle.example.com/v1alpha1/fischers/broken") => ExtensionReply::StreamOf("1000"),
+        (_, "/apis/wardle.example.com/v1alpha1/fischers/moved") => ExtensionReply::Raw(
+            307,
+            "text/plain",
+            vec![("location", "https://evil.example.com/")],
+            String::new(),
+        ),
+        (_, "/apis/wardle.example.com/v1alpha1/fischers/refused") => ExtensionReply::Raw(
+            418,
+            "text/plain",
+            vec![("access-control-allow-origin", "*")],
+            "teapot".to_owned(),
+        ),
         _ => wardle(received),
     })
     .await;
@@ -90,11 +96,13 @@ async fn bodies_are_forwarded_without_buffering() {
 #[tokio::test]
 async fn upgraded_connections_are_forwarded() {
     let (_server, client, extension) = behind(|received| match received.path() {
-        "/apis/wardle.example.com/v1alpha1/fischers/fritz/exec" => Does::Echo("SPDY/3.1"),
+        "/apis/wardle.example.com/v1alpha1/fischers/fritz/exec" => ExtensionReply::Echo("SPDY/3.1"),
         "/apis/wardle.example.com/v1alpha1/fischers/fritz/attach" => {
-            Does::Json(403, json!({"kind": "Status", "code": 403}))
+            ExtensionReply::Json(403, json!({"kind": "Status", "code": 403}))
         }
-        "/apis/wardle.example.com/v1alpha1/fischers/fritz/portforward" => Does::Json(200, json!({})),
+        "/apis/wardle.example.com/v1alpha1/fischers/fritz/portforward" => {
+            ExtensionReply::Json(200, json!({}))
+        }
         _ => wardle(received),
     })
     .await;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use conformance::{Asked, Hook, Reply, Server, accepts};
+use conformance::{Hook, HookReply, HookRequest, Server, accepts};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -91,14 +91,14 @@ impl Files {
 }
 
 /// The answer to a SubjectAccessReview.
-pub(crate) fn status(asked: &Asked, status: &Value) -> Reply {
+pub(crate) fn status(asked: &HookRequest, status: &Value) -> HookReply {
     let version = asked.body["apiVersion"].clone();
-    Reply::Json(200, json!({"apiVersion": version, "kind": "SubjectAccessReview", "status": status}))
+    HookReply::Json(200, json!({"apiVersion": version, "kind": "SubjectAccessReview", "status": status}))
 }
 
 /// Allows Alice, denies Carol, and has no opinion on other users.
 pub(crate) async fn by_user(who: &'static str) -> Hook {
-    let answer = move |asked: &Asked| match asked.body["spec"]["user"].as_str().unwrap_or_default() {
+    let answer = move |asked: &HookRequest| match asked.body["spec"]["user"].as_str().unwrap_or_default() {
         user if user.starts_with("alice") => {
             status(asked, &json!({"allowed": true, "reason": format!("{who} likes alice")}))
         }
@@ -111,7 +111,7 @@ pub(crate) async fn by_user(who: &'static str) -> Hook {
 }
 
 /// A webhook with a constant answer.
-pub(crate) async fn always(reply: Reply) -> Hook {
+pub(crate) async fn always(reply: HookReply) -> Hook {
     Hook::start(move |_| reply.clone()).await.unwrap()
 }
 

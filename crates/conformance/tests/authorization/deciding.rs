@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::{Hook, Reply, Server, accepts, rejects};
+use conformance::{Hook, HookReply, Server, accepts, rejects};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
@@ -100,51 +100,54 @@ async fn webhooks_that_time_out_or_answer_wrongly_follow_the_failure_policy() {
     const REVIEW: &str = "authorization.k8s.io/v1";
     let huge = format!(r#"{{"status":{{"allowed":true,"reason":"{}"}}}}"#, "x".repeat(4 << 20));
     let bad = [
-        ("hang", always(Reply::Hang).await, "context deadline exceeded"),
+        ("hang", always(HookReply::Hang).await, "context deadline exceeded"),
         (
             "garbage",
-            always(Reply::Raw(200, "application/json", b"{\"status\": {".to_vec())).await,
+            always(HookReply::Raw(200, "application/json", b"{\"status\": {".to_vec())).await,
             "couldn't get version/kind; json parse error: unexpected end of JSON input",
         ),
         (
             "empty",
-            always(Reply::Raw(200, "application/json", Vec::new())).await,
+            always(HookReply::Raw(200, "application/json", Vec::new())).await,
             "0-length response with status code: 200 and content type: application/json",
         ),
         (
             "other",
-            always(Reply::Json(200, json!({"apiVersion": "v1", "kind": "Pod", "status": {"allowed": true}})))
-                .await,
+            always(HookReply::Json(
+                200,
+                json!({"apiVersion": "v1", "kind": "Pod", "status": {"allowed": true}}),
+            ))
+            .await,
             "unknown conversion",
         ),
         (
             "nothing",
-            always(Reply::Json(200, json!({}))).await,
+            always(HookReply::Json(200, json!({}))).await,
             "the webhook's response is malformed: apiVersion and kind are missing",
         ),
         (
             "untyped",
-            always(Reply::Json(200, json!({"status": {"allowed": true}}))).await,
+            always(HookReply::Json(200, json!({"status": {"allowed": true}}))).await,
             "the webhook's response is malformed: apiVersion and kind are missing",
         ),
         (
             "undecided",
-            always(Reply::Json(200, json!({"apiVersion": REVIEW, "kind": "SubjectAccessReview"}))).await,
+            always(HookReply::Json(200, json!({"apiVersion": REVIEW, "kind": "SubjectAccessReview"}))).await,
             "the webhook's response is malformed: status is missing",
         ),
         (
             "blank",
-            always(Reply::Json(
+            always(HookReply::Json(
                 200,
                 json!({"apiVersion": REVIEW, "kind": "SubjectAccessReview", "status": {}}),
             ))
             .await,
             "the webhook's response is malformed: status.allowed is missing",
         ),
-        ("refusal", always(Reply::Raw(403, "text/plain", b"go away".to_vec())).await, "go away"),
+        ("refusal", always(HookReply::Raw(403, "text/plain", b"go away".to_vec())).await, "go away"),
         (
             "huge",
-            always(Reply::Raw(200, "application/json", huge.into_bytes())).await,
+            always(HookReply::Raw(200, "application/json", huge.into_bytes())).await,
             "the response is longer than",
         ),
     ];
@@ -184,7 +187,7 @@ async fn webhooks_that_time_out_or_answer_wrongly_follow_the_failure_policy() {
     }
     // An answer with both allowed and denied is an error, whatever the policy. A denial counts even in an answer without a kind.
     let liar =
-        always(Reply::Json(200, json!({"status": {"allowed": true, "denied": true, "reason": "both"}})))
+        always(HookReply::Json(200, json!({"status": {"allowed": true, "denied": true, "reason": "both"}})))
             .await;
     let files = Files::new();
     let server = files.serve_with(&[Webhook::new("liar", &liar)]).await;
@@ -206,8 +209,8 @@ async fn transient_errors_are_retried() {
     let tries = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = Arc::clone(&tries);
     let flaky = Hook::start(move |asked| match counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-        0 => Reply::Raw(500, "text/plain", b"boom".to_vec()),
-        1 => Reply::Json(429, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests", "code": 429})),
+        0 => HookReply::Raw(500, "text/plain", b"boom".to_vec()),
+        1 => HookReply::Json(429, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "TooManyRequests", "code": 429})),
         _ => status(asked, &json!({"allowed": true})),
     })
     .await

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use conformance::server::free_port;
-use conformance::{Asked, Client, Hook, Reply, Server, accepts, eventually, rejects};
+use conformance::{Client, Hook, HookReply, HookRequest, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ const V2: &str = "/apis/convert.example.com/v2/namespaces/default/hosts";
 const APPLY: [(&str, &str); 1] = [("content-type", "application/apply-patch+yaml")];
 
 /// Changes that the webhook makes to the converted objects.
-type Twist = Arc<dyn Fn(&Asked, Vec<Value>) -> Reply + Send + Sync>;
+type Twist = Arc<dyn Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync>;
 
 fn converted(object: &Value, wanted: &str) -> Value {
     let mut object = object.clone();
@@ -39,13 +39,13 @@ fn converted(object: &Value, wanted: &str) -> Value {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a `Twist`, as the others are")]
-fn answer(asked: &Asked, objects: Vec<Value>) -> Reply {
+fn answer(asked: &HookRequest, objects: Vec<Value>) -> HookReply {
     let review = json!({
         "apiVersion": asked.body["apiVersion"],
         "kind": "ConversionReview",
         "response": {"uid": asked.body["request"]["uid"], "result": {"status": "Success"}, "convertedObjects": objects},
     });
-    Reply::Json(200, review)
+    HookReply::Json(200, review)
 }
 
 /// A webhook, a server that calls it, and the switch for its answers.
@@ -75,7 +75,7 @@ impl World {
         World { client, hook, twist, _server: server }
     }
 
-    fn twist(&self, twist: impl Fn(&Asked, Vec<Value>) -> Reply + Send + Sync + 'static) {
+    fn twist(&self, twist: impl Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync + 'static) {
         *self.twist.lock().unwrap() = Arc::new(twist);
     }
 
@@ -84,7 +84,7 @@ impl World {
         path: &str,
         manager: &str,
         config: &Value,
-    ) -> conformance::Result<conformance::Answer> {
+    ) -> conformance::Result<conformance::HttpResponse> {
         let path = format!("{path}?fieldManager={manager}");
         self.client.send(Method::PATCH, &path, &APPLY, config.to_string().into()).await
     }
@@ -303,13 +303,16 @@ async fn errors_of_a_conversion_webhook_name_it_and_store_nothing() {
         (
             "failed: no response provided",
             Arc::new(|_, _| {
-                Reply::Json(200, json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}))
+                HookReply::Json(
+                    200,
+                    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}),
+                )
             }),
         ),
         (
             "failed: not today",
             Arc::new(|asked, _| {
-                Reply::Json(
+                HookReply::Json(
                     200,
                     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
             "response": {"uid": asked.body["request"]["uid"], "result": {"status": "Failure", "message": "not today"}}}),
@@ -319,17 +322,17 @@ async fn errors_of_a_conversion_webhook_name_it_and_store_nothing() {
         (
             "failed: expected response.uid=",
             Arc::new(|_, objects| {
-                Reply::Json(
+                HookReply::Json(
                     200,
                     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
             "response": {"uid": "another", "result": {"status": "Success"}, "convertedObjects": objects}}),
                 )
             }),
         ),
-        ("failed: ", Arc::new(|_, _| Reply::Raw(200, "application/json", b"}not json{".to_vec()))),
-        ("failed: ", Arc::new(|_, _| Reply::Raw(200, "application/json", vec![b'['; 100_000]))),
-        ("failed: ", Arc::new(|_, _| Reply::Raw(200, "application/json", vec![b' '; 80 << 20]))),
-        ("failed: ", Arc::new(|_, _| Reply::Raw(503, "text/plain", b"go away".to_vec()))),
+        ("failed: ", Arc::new(|_, _| HookReply::Raw(200, "application/json", b"}not json{".to_vec()))),
+        ("failed: ", Arc::new(|_, _| HookReply::Raw(200, "application/json", vec![b'['; 100_000]))),
+        ("failed: ", Arc::new(|_, _| HookReply::Raw(200, "application/json", vec![b' '; 80 << 20]))),
+        ("failed: ", Arc::new(|_, _| HookReply::Raw(503, "text/plain", b"go away".to_vec()))),
     ];
     for (words, twist) in twists {
         *world.twist.lock().unwrap() = twist;
@@ -471,12 +474,12 @@ async fn conversion_webhooks_may_redirect_and_are_counted() {
     accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
     world.twist(
         |asked, objects| {
-            if asked.path == "/moved" { answer(asked, objects) } else { Reply::SendOn("/moved") }
+            if asked.path == "/moved" { answer(asked, objects) } else { HookReply::SendOn("/moved") }
         },
     );
     let shown = accepts(client.get(&format!("{V2}/a")).await).unwrap();
     assert_eq!(shown["spec"]["host"], "one.example");
-    world.twist(|_, _| Reply::SendOn("/"));
+    world.twist(|_, _| HookReply::SendOn("/"));
     let refused = client.get(&format!("{V2}/a")).await.unwrap().text();
     assert!(refused.contains("stopped after 10 redirects"), "{refused}");
     world.twist(|asked, _| answer(asked, Vec::new()));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use conformance::webhook::{Proof, Reply};
-use conformance::{Answer, Client, Problem, Server, WebhookServer, accepts, eventually, rejects};
+use conformance::webhook::{ReviewReply, ServingCertificate};
+use conformance::{Client, HttpResponse, Problem, Server, WebhookServer, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -88,7 +88,7 @@ async fn reaches(client: &Client, name: &str, labels: &[(&str, &str)], wanted: u
     .unwrap();
 }
 
-fn uids(answer: &Answer) -> (String, String) {
+fn uids(answer: &HttpResponse) -> (String, String) {
     let header = |name: &str| answer.header(name).to_owned();
     (header("x-kubernetes-pf-flowschema-uid"), header("x-kubernetes-pf-prioritylevel-uid"))
 }
@@ -111,7 +111,9 @@ async fn gate(client: &Client) -> (WebhookServer, Arc<Semaphore>) {
     let permits = Arc::new(Semaphore::new(0));
     let gate = Arc::clone(&permits);
     let webhook =
-        WebhookServer::start(Proof::Signed, move |_| Reply::AllowWith(Arc::clone(&gate))).await.unwrap();
+        WebhookServer::start(ServingCertificate::Signed, move |_| ReviewReply::AllowWith(Arc::clone(&gate)))
+            .await
+            .unwrap();
     register(client, &webhook).await;
     (webhook, permits)
 }
@@ -190,7 +192,10 @@ async fn a_busy_flow_does_not_starve_a_small_one() {
     allow_maps(&client).await;
     let (alice, bob) = (client.as_token(Some("alicetoken")), client.as_token(Some("bobtoken")));
     let seats = level_for(&client, "shared", &queue(100), &["alice", "bob"]).await;
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::AllowAfter(Duration::from_millis(20))).await;
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| {
+        ReviewReply::AllowAfter(Duration::from_millis(20))
+    })
+    .await;
     let webhook = webhook.unwrap();
     register(&client, &webhook).await;
     let keep_busy = |client: &Client, requests: usize, each: usize| {
@@ -212,7 +217,8 @@ async fn a_busy_flow_does_not_starve_a_small_one() {
     few.join_all().await;
     many.abort_all();
     let calls = webhook.take_calls();
-    let by_bob = |call: &conformance::webhook::Call| call.review["request"]["userInfo"]["username"] == "bob";
+    let by_bob =
+        |call: &conformance::webhook::ReviewCall| call.review["request"]["userInfo"]["username"] == "bob";
     let first = calls.iter().position(by_bob).unwrap();
     let last = calls.iter().rposition(by_bob).unwrap();
     let of_bob = calls.iter().filter(|call| by_bob(call)).count();
@@ -275,7 +281,7 @@ async fn a_priority_level_without_free_seats_does_not_delay_others() {
     assert_eq!(codes.iter().filter(|code| **code == 429).count(), 10);
 }
 
-fn accepts_text(answer: conformance::Result<Answer>) -> String {
+fn accepts_text(answer: conformance::Result<HttpResponse>) -> String {
     let answer = answer.unwrap();
     assert_eq!(answer.code, 200, "{}", answer.text());
     answer.text()

@@ -1,6 +1,6 @@
 //! kubectl output for policies, webhooks and built-in admission plugins.
 
-use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 
 use crate::session::{Session, contains};
 
@@ -59,7 +59,9 @@ spec:
 /// kubectl runs on another thread, so that the webhook in this process can answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn denials_name_the_webhook() {
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::deny("not on my watch")).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::deny("not on my watch"))
+        .await
+        .unwrap();
     let kubectl = Session::start().await;
     let configuration = format!(
         r#"apiVersion: admissionregistration.k8s.io/v1

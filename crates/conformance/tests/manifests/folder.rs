@@ -139,13 +139,16 @@ pub(crate) fn map(name: &str) -> Value {
 }
 
 /// Creates a config map in a dry run.
-pub(crate) async fn tries(client: &Client, name: &str) -> conformance::Result<conformance::client::Answer> {
+pub(crate) async fn tries(
+    client: &Client,
+    name: &str,
+) -> conformance::Result<conformance::client::HttpResponse> {
     client.post(&format!("{MAPS}?dryRun=All"), &map(name)).await
 }
 
 /// The denial must name the policy and its binding.
 pub(crate) fn denied(
-    answer: conformance::Result<conformance::client::Answer>,
+    answer: conformance::Result<conformance::client::HttpResponse>,
     policy: &str,
     binding: &str,
     message: &str,

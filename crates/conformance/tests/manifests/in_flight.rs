@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conformance::hook::{Hook, Reply};
+use conformance::hook::{Hook, HookReply};
 use conformance::{accepts, eventually};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -22,7 +22,7 @@ async fn a_request_that_waits_for_a_webhook_uses_the_policies_of_its_start() {
                 asked.add_permits(1);
                 answer.acquire().await.unwrap().forget();
                 let response = json!({"uid": review.body["request"]["uid"], "allowed": true});
-                Reply::Json(200, json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
+                HookReply::Json(200, json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
             }
         })
         .await

@@ -1,6 +1,6 @@
 //! Static policies work when the store is full.
 
-use conformance::client::Answer;
+use conformance::client::HttpResponse;
 use conformance::{Server, accepts, rejects};
 use serde_json::json;
 
@@ -20,7 +20,7 @@ async fn policies_deny_and_allowed_writes_fail_when_the_disk_is_full() {
     let stored = accepts(client.post(MAPS, &map("good")).await).unwrap();
 
     let filler = "x".repeat(500_000);
-    let mut failed: Option<Answer> = None;
+    let mut failed: Option<HttpResponse> = None;
     for number in 0..100 {
         let body = json!({"metadata": {"name": format!("filler-{number}")}, "data": {"k": filler}});
         let answer = client.post(MAPS, &body).await.unwrap();

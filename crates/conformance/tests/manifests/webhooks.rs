@@ -4,7 +4,7 @@ use std::fs;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use conformance::hook::{Asked, Hook, Reply};
+use conformance::hook::{Hook, HookReply, HookRequest};
 use conformance::server::free_port;
 use conformance::{Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
@@ -38,10 +38,10 @@ webhooks:
     )
 }
 
-fn answer(asked: &Asked, response: &Value) -> Reply {
+fn answer(asked: &HookRequest, response: &Value) -> HookReply {
     let mut response = response.clone();
     response["uid"] = asked.body["request"]["uid"].clone();
-    Reply::Json(
+    HookReply::Json(
         200,
         json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}),
     )
@@ -59,7 +59,7 @@ async fn guard() -> Hook {
 }
 
 /// The denial must name the webhook.
-fn denied(answer: conformance::Result<conformance::client::Answer>) -> conformance::Result<()> {
+fn denied(answer: conformance::Result<conformance::client::HttpResponse>) -> conformance::Result<()> {
     let status = rejects(answer, 403, "")?;
     let words = "admission webhook \"guard.example.com\" denied the request: not this name";
     if status["message"] == words {

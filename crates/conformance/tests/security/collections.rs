@@ -1,6 +1,6 @@
 //! Deleting a collection cannot bypass a denial for one of its objects.
 
-use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, Server, accepts, rejects};
 use serde_json::{Value, json};
 
@@ -65,9 +65,9 @@ async fn a_binding_for_a_name_denies_deleting_it_in_a_collection() {
 async fn webhooks_are_called_for_each_object_of_a_deleted_collection() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, |call| {
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |call| {
         let name = &call.review["request"]["oldObject"]["metadata"]["name"];
-        if name == "guarded" { Reply::deny("guarded") } else { Reply::allow() }
+        if name == "guarded" { ReviewReply::deny("guarded") } else { ReviewReply::allow() }
     })
     .await
     .unwrap();

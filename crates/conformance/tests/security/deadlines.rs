@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ async fn a_short_timeout_does_not_bypass_a_webhook_with_failure_policy_ignore() 
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     accepts(client.post(MAPS, &map("old")).await).unwrap();
-    let silent = WebhookServer::start(Proof::Signed, |_| Reply::Silence).await.unwrap();
+    let silent = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::Silence).await.unwrap();
     register(&client, &silent).await;
 
     rejects(client.post(&format!("{MAPS}?timeout=300ms"), &map("new")).await, 504, "Timeout").unwrap();

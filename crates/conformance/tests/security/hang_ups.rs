@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::extension::{Does, Extension, Received};
+use conformance::extension::{Extension, ExtensionReply, Received};
 use conformance::{Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -10,13 +10,13 @@ use tokio::io::AsyncWriteExt as _;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Answers only discovery requests.
-fn silent(received: &Received) -> Does {
+fn silent(received: &Received) -> ExtensionReply {
     match received.path() {
-        "/apis/silent.example.com/v1" => Does::Json(
+        "/apis/silent.example.com/v1" => ExtensionReply::Json(
             200,
             json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "silent.example.com/v1", "resources": []}),
         ),
-        _ => Does::Hang,
+        _ => ExtensionReply::Hang,
     }
 }
 

@@ -2,7 +2,7 @@
 //! forwarded: CGI-style servers do not distinguish `X-Remote-User` from `X_Remote_User` or `X.Remote.User`.
 
 use bytes::Bytes;
-use conformance::extension::{Does, Extension, Received};
+use conformance::extension::{Extension, ExtensionReply, Received};
 use conformance::{Client, Server, accepts};
 use http::{HeaderMap, HeaderValue, Method};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -53,14 +53,14 @@ fn spellings() -> Vec<String> {
     spellings
 }
 
-fn things(received: &Received) -> Does {
+fn things(received: &Received) -> ExtensionReply {
     match received.path() {
-        path if path.ends_with("/exec") => Does::Echo("SPDY/3.1"),
-        "/apis/headers.example.com/v1" => Does::Json(
+        path if path.ends_with("/exec") => ExtensionReply::Echo("SPDY/3.1"),
+        "/apis/headers.example.com/v1" => ExtensionReply::Json(
             200,
             json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "headers.example.com/v1", "resources": []}),
         ),
-        _ => Does::Json(200, json!({"kind": "Thing", "apiVersion": "headers.example.com/v1"})),
+        _ => ExtensionReply::Json(200, json!({"kind": "Thing", "apiVersion": "headers.example.com/v1"})),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The size quota of the store.
 
 use bytes::Bytes;
-use conformance::{Answer, Client, Problem, Result, Server, accepts, eventually, rejects};
+use conformance::{Client, HttpResponse, Problem, Result, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn map(name: &str, bytes: usize) -> Value {
 }
 
 /// The error of a full store.
-fn full(answer: Result<Answer>) -> Result<()> {
+fn full(answer: Result<HttpResponse>) -> Result<()> {
     let status = rejects(answer, 500, "")?;
     let message = status["message"].as_str().unwrap_or_default();
     if message.starts_with("etcdserver: mvcc: database space exceeded") {
@@ -38,7 +38,7 @@ async fn fill(client: &Client) -> usize {
     panic!("nothing was refused");
 }
 
-async fn patch(client: &Client, path: &str, patch: &Value) -> Result<Answer> {
+async fn patch(client: &Client, path: &str, patch: &Value) -> Result<HttpResponse> {
     let merge = [("content-type", "application/merge-patch+json")];
     client.send(Method::PATCH, path, &merge, Bytes::from(patch.to_string())).await
 }

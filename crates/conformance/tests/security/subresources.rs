@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use conformance::{Answer, Client, Server, accepts, eventually, rejects, script};
+use conformance::{Client, HttpResponse, Server, accepts, eventually, rejects, script};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ async fn define_gauges(client: &Client) {
     eventually(std::time::Duration::from_secs(20), async || accepts(client.get(path).await)).await.unwrap();
 }
 
-async fn patch(client: &Client, path: &str, media_type: &str, body: &Value) -> Answer {
+async fn patch(client: &Client, path: &str, media_type: &str, body: &Value) -> HttpResponse {
     let body = Bytes::from(serde_json::to_vec(body).unwrap());
     client.send(Method::PATCH, path, &[("content-type", media_type)], body).await.unwrap()
 }
@@ -128,7 +128,7 @@ async fn nothing_is_created_through_any_subresource_of_any_kind() {
         let body = subresource.body(name);
         let replace = json!([{"op": "replace", "path": "/metadata/labels", "value": {"a": "b"}}]);
         let custom = subresource.group_version == "example.com/v1";
-        let mut answers: Vec<(String, Answer)> = Vec::new();
+        let mut answers: Vec<(String, HttpResponse)> = Vec::new();
         for query in ["", "dryRun=All"] {
             if subresource.verbs.iter().any(|verb| verb == "update") {
                 let answer = client.json(Method::PUT, &format!("{path}?{query}"), &body).await.unwrap();

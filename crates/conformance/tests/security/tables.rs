@@ -1,7 +1,7 @@
 //! Printer columns of CRDs, which are computed for each object, have bounded work and output.
 
 use bytes::Bytes;
-use conformance::{Answer, Client, Server, accepts, eventually};
+use conformance::{Client, HttpResponse, Server, accepts, eventually};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ async fn create(admin: &Client, name: &str, spec: Value) {
     accepts(admin.post(THINGS, &thing).await).unwrap();
 }
 
-async fn table(admin: &Client, path: &str) -> Answer {
+async fn table(admin: &Client, path: &str) -> HttpResponse {
     admin.send(Method::GET, path, &[("accept", TABLE)], Bytes::new()).await.unwrap()
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use conformance::extension::{Does, Extension};
-use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::extension::{Extension, ExtensionReply};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn slice(service: &str, address_type: &str, address: &str, port: u16) -> Value {
 async fn an_endpoint_slice_with_names_does_not_send_webhook_calls_to_this_host() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     // Addresses are validated when a slice is written, names are not.
     rejects(client.post(SLICES, &slice("hook", "IPv4", "127.0.0.1", webhook.port)).await, 422, "Invalid")
         .unwrap();
@@ -89,10 +89,11 @@ async fn finding(client: &Client, reason: &str) -> String {
 async fn an_endpoint_slice_with_names_does_not_send_aggregated_requests_to_this_host() {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
-    let extension =
-        Extension::start("wardle.default.svc", None, |_| Does::Json(200, json!({"kind": "APIResourceList"})))
-            .await
-            .unwrap();
+    let extension = Extension::start("wardle.default.svc", None, |_| {
+        ExtensionReply::Json(200, json!({"kind": "APIResourceList"}))
+    })
+    .await
+    .unwrap();
     accepts(client.post(SERVICES, &service("wardle")).await).unwrap();
     accepts(client.post(SLICES, &slice("wardle", "FQDN", "127.0.0.1", extension.port)).await).unwrap();
     let registered = json!({

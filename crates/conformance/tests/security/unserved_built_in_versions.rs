@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::webhook::{Call, Proof, Reply, WebhookServer};
+use conformance::webhook::{ReviewCall, ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
@@ -74,16 +74,16 @@ async fn guard(client: &Client, webhook: &WebhookServer, match_policy: &str) {
 
 /// Denies the device class `bad` and the utilization 77; as a mutating webhook, writes the version of the received object into an
 /// annotation.
-fn review(call: &Call) -> Reply {
+fn review(call: &ReviewCall) -> ReviewReply {
     let request = &call.review["request"];
     let object = &request["object"];
     if call.target.starts_with("/patch") {
         let seen = json!({"seen": object["apiVersion"]});
-        return Reply::patch(&json!([{"op": "add", "path": "/metadata/annotations", "value": seen}]));
+        return ReviewReply::patch(&json!([{"op": "add", "path": "/metadata/annotations", "value": seen}]));
     }
     let class = &object["spec"]["spec"]["devices"]["requests"][0]["deviceClassName"];
     let is_refused = class == "bad" || object["spec"]["targetCPUUtilizationPercentage"] == 77;
-    if is_refused { Reply::deny("guarded by a webhook") } else { Reply::allow() }
+    if is_refused { ReviewReply::deny("guarded by a webhook") } else { ReviewReply::allow() }
 }
 
 fn template(name: &str, class: &str) -> Value {
@@ -140,7 +140,7 @@ async fn rules_for_a_built_in_version_that_is_not_served_match() {
     for path in [SCALERS.replace("/v2/", "/v1/"), TEMPLATES.replace("/v1/", "/v1beta1/")] {
         assert_eq!(client.get(&path).await.unwrap().code, 404, "{path}");
     }
-    let webhook = WebhookServer::start(Proof::Signed, review).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, review).await.unwrap();
     accepts(client.post(TEMPLATES, &template("kept", "good")).await).unwrap();
     guard(&client, &webhook, "Equivalent").await;
     is_guarded(&client, "alone").await;
@@ -167,7 +167,7 @@ async fn rules_for_a_built_in_version_that_is_not_served_match() {
 async fn rules_for_exactly_a_built_in_version_that_is_not_served_match_no_other() {
     let server = Server::serve(&["--runtime-config=autoscaling/v1=false"]).await.unwrap();
     let client = server.client().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, review).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, review).await.unwrap();
     guard(&client, &webhook, "Exact").await;
     accepts(client.post(TEMPLATES, &template("any", "evil")).await).unwrap();
     accepts(client.post(SCALERS, &scaler("any", 77)).await).unwrap();

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use conformance::server::write_private;
-use conformance::webhook::{Call, Proof, Reply, WebhookServer};
-use conformance::{Answer, Client, Problem, Server, accepts, eventually, rejects};
+use conformance::webhook::{ReviewCall, ReviewReply, ServingCertificate, WebhookServer};
+use conformance::{Client, HttpResponse, Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -119,15 +119,15 @@ fn plane(webhook: &WebhookServer, suffix: &str) -> Vec<(&'static str, &'static s
 
 /// Denies 14 replicas and deletions of `told`; as a mutating webhook, writes the version of the received object into an
 /// annotation.
-fn review(call: &Call) -> Reply {
+fn review(call: &ReviewCall) -> ReviewReply {
     let request = &call.review["request"];
     if call.target.starts_with("/patch") {
         let seen = json!({"seen": request["object"]["apiVersion"]});
-        return Reply::patch(&json!([{"op": "add", "path": "/metadata/annotations", "value": seen}]));
+        return ReviewReply::patch(&json!([{"op": "add", "path": "/metadata/annotations", "value": seen}]));
     }
     let is_refused = request["object"]["spec"]["replicas"] == 14
         || request["operation"] == "DELETE" && request["name"] == "told";
-    if is_refused { Reply::deny("guarded") } else { Reply::allow() }
+    if is_refused { ReviewReply::deny("guarded") } else { ReviewReply::allow() }
 }
 
 fn thing(name: &str, replicas: i64) -> Value {
@@ -135,7 +135,7 @@ fn thing(name: &str, replicas: i64) -> Value {
         "spec": {"replicas": replicas}})
 }
 
-async fn patch(client: &Client, path: &str, body: &Value) -> Result<Answer, Problem> {
+async fn patch(client: &Client, path: &str, body: &Value) -> Result<HttpResponse, Problem> {
     let headers = [("content-type", "application/merge-patch+json")];
     client.send(Method::PATCH, path, &headers, body.to_string().into()).await
 }
@@ -205,7 +205,7 @@ async fn outlasts_the_version(client: &Client, webhook: &WebhookServer) {
 async fn policies_and_webhooks_apply_after_their_version_is_no_longer_served() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, review).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, review).await.unwrap();
     for (_, plural, object) in plane(&webhook, "") {
         accepts(client.post(&format!("{REGISTRATION}/{plural}"), &object).await).unwrap();
     }
@@ -243,7 +243,7 @@ fn write_manifests(home: &Path, objects: &[(&'static str, &'static str, Value)])
 
 #[tokio::test]
 async fn static_manifests_apply_after_their_version_is_no_longer_served() {
-    let webhook = WebhookServer::start(Proof::Signed, review).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, review).await.unwrap();
     let home = tempfile::tempdir().unwrap();
     let flag = write_manifests(home.path(), &plane(&webhook, ".static.k8s.io"));
     let server = Server::serve(&[&flag]).await.unwrap();
@@ -254,7 +254,7 @@ async fn static_manifests_apply_after_their_version_is_no_longer_served() {
 async fn a_rule_for_exactly_an_unserved_version_applies_to_no_other() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, review).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, review).await.unwrap();
     for (_, plural, mut object) in plane(&webhook, "") {
         match plural {
             "validatingadmissionpolicies" | "mutatingadmissionpolicies" => {

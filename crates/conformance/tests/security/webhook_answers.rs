@@ -6,8 +6,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use conformance::webhook::{Call, Proof, Reply, WebhookServer};
-use conformance::{Answer, Client, Problem, Server, accepts, eventually, rejects};
+use conformance::webhook::{ReviewCall, ReviewReply, ServingCertificate, WebhookServer};
+use conformance::{Client, HttpResponse, Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn text_of(review: &str, field: &str) -> String {
 }
 
 /// Answers with the received review and a response in it. Go's encoder escapes some characters.
-fn within_the_review(call: &Call, response: &str) -> Reply {
+fn within_the_review(call: &ReviewCall, response: &str) -> ReviewReply {
     let review = String::from_utf8(call.body.to_vec()).unwrap();
     let uid = text_of(&review, "uid");
     let review = review.trim_end().strip_suffix('}').unwrap();
@@ -36,10 +36,10 @@ fn within_the_review(call: &Call, response: &str) -> Reply {
     } else {
         text.replace('<', "\\u003c")
     };
-    Reply::Raw(200, "application/json", Vec::new(), text)
+    ReviewReply::Raw(200, "application/json", Vec::new(), text)
 }
 
-fn deny(call: &Call) -> Reply {
+fn deny(call: &ReviewCall) -> ReviewReply {
     within_the_review(call, r#""allowed":false,"status":{"message":"never"}"#)
 }
 
@@ -47,7 +47,7 @@ fn deny(call: &Call) -> Reply {
 const MARK: &str = r#""labels":{"seen":"true"}"#;
 
 /// Replaces the deep field by one of the same depth, and marks the object.
-fn replace(call: &Call) -> Reply {
+fn replace(call: &ReviewCall) -> ReviewReply {
     let patch = json!([{"op": "add", "path": "/metadata/labels", "value": {"seen": "true"}}]).to_string();
     let patch = patch.replace(
         "[{\"op",
@@ -70,7 +70,7 @@ fn flat() -> Value {
 }
 
 /// Writes an object with the deepest nested lists that can be stored.
-async fn write_deep(client: &Client, name: &str) -> conformance::Result<Answer> {
+async fn write_deep(client: &Client, name: &str) -> conformance::Result<HttpResponse> {
     let object = format!(
         r#"{{"apiVersion":"deep.example.com/v1","kind":"Thing","metadata":{{"name":"{name}"}},"spec":{{"lists":{}}}}}"#,
         nested(DEEP)
@@ -107,7 +107,7 @@ async fn server_with_things() -> (Server, Client) {
 async fn the_denial_of_a_webhook_that_echoes_the_review_is_read_for_every_object() {
     let (_server, client) = server_with_things().await;
     accepts(write_deep(&client, "before").await).expect("it is not too deep to be stored");
-    let webhook = WebhookServer::start(Proof::Signed, deny).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, deny).await.unwrap();
     for (name, group, resource, url) in
         [("maps", "", "configmaps", "/json"), ("things", "deep.example.com", "things", "/json")]
     {
@@ -141,7 +141,7 @@ async fn the_denial_of_a_webhook_that_echoes_the_review_is_read_for_every_object
 #[tokio::test]
 async fn the_patch_of_a_webhook_is_applied_to_the_deepest_object() {
     let (_server, client) = server_with_things().await;
-    let webhook = WebhookServer::start(Proof::Signed, replace).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, replace).await.unwrap();
     let object = configuration("things", &rule("deep.example.com", "things"), "/patch", &webhook);
     accepts(client.post(MUTATING, &object).await).unwrap();
     let is_in_force = async || {

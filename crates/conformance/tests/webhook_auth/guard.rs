@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::routing::post;
-use conformance::Answer;
+use conformance::HttpResponse;
 use serde_json::{Value, json};
 use webhook_auth::extract::Review;
 use webhook_auth::keys::KeyCache;
@@ -93,7 +93,7 @@ impl Guard {
     }
 
     /// Calls the webhook directly, as a client that is no API server.
-    pub(crate) async fn ask(&self, path: &str, token: Option<&str>, review: &Value) -> Answer {
+    pub(crate) async fn ask(&self, path: &str, token: Option<&str>, review: &Value) -> HttpResponse {
         self.site.caller(token).post(path, review).await.unwrap()
     }
 

@@ -1,6 +1,6 @@
 //! Attacks on webhook tokens: theft, reuse, and blocking of token requests.
 
-use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{accepts, rejects};
 use serde_json::{Value, json};
 
@@ -12,11 +12,11 @@ use crate::setting::{
 #[tokio::test]
 async fn no_token_is_sent_to_a_server_with_a_wrong_certificate() {
     let (_server, client) = serve(&[ON]).await;
-    let honest = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
-    for proof in [Proof::OtherName, Proof::Expired, Proof::Signed] {
-        let other = WebhookServer::start(proof, |_| Reply::allow()).await.unwrap();
+    let honest = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
+    for proof in [ServingCertificate::OtherName, ServingCertificate::Expired, ServingCertificate::Signed] {
+        let other = WebhookServer::start(proof, |_| ReviewReply::allow()).await.unwrap();
         // A certificate for another name, an expired one, and one of an unknown CA.
-        let bundle = if proof == Proof::Signed { &honest.ca_bundle } else { &other.ca_bundle };
+        let bundle = if proof == ServingCertificate::Signed { &honest.ca_bundle } else { &other.ca_bundle };
         let config = json!({"url": other.url("/review"), "caBundle": bundle});
         register(&client, VALIDATING, "hooks", &[hook(&config, &["configmaps"])]).await;
         let refused = client.post(MAPS, &json!({"metadata": {"name": "a"}})).await;
@@ -38,11 +38,11 @@ async fn no_token_is_sent_to_a_server_with_a_wrong_certificate() {
 #[tokio::test]
 async fn a_redirect_does_not_forward_the_token() {
     let (_server, client) = serve(&[ON]).await;
-    let elsewhere = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let elsewhere = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     for status in [301, 302, 303, 307, 308] {
         let location: &'static str = elsewhere.url("/review").leak();
-        let webhook = WebhookServer::start(Proof::Signed, move |_| {
-            Reply::Raw(status, "text/plain", vec![("location", location)], String::new())
+        let webhook = WebhookServer::start(ServingCertificate::Signed, move |_| {
+            ReviewReply::Raw(status, "text/plain", vec![("location", location)], String::new())
         })
         .await
         .unwrap();
@@ -59,7 +59,7 @@ async fn a_redirect_does_not_forward_the_token() {
 #[tokio::test]
 async fn configurations_with_the_same_url_have_different_tokens() {
     let (_server, client) = serve(&[ON]).await;
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let mut uids: Vec<Value> = Vec::new();
     for (kind, name) in [(VALIDATING, "hooks"), (VALIDATING, "others"), (MUTATING, "hooks")] {
         let made = register(&client, kind, name, &[hook(&at(&webhook), &["configmaps"])]).await;
@@ -99,10 +99,12 @@ async fn token_requests_end_whatever_webhooks_intercept_them() {
     for (round, (policy, hangs)) in
         [("Fail", false), ("Fail", true), ("Ignore", false), ("Ignore", true)].into_iter().enumerate()
     {
-        let webhook = WebhookServer::start(Proof::Signed, move |call| match (silent(&asked(call)), hangs) {
-            (true, true) => Reply::Silence,
-            (true, false) => Reply::deny("no tokens"),
-            (false, _) => Reply::allow(),
+        let webhook = WebhookServer::start(ServingCertificate::Signed, move |call| {
+            match (silent(&asked(call)), hangs) {
+                (true, true) => ReviewReply::Silence,
+                (true, false) => ReviewReply::deny("no tokens"),
+                (false, _) => ReviewReply::allow(),
+            }
         })
         .await
         .unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{accepts, rejects};
 use serde_json::json;
 use tempfile::TempDir;
@@ -15,7 +15,7 @@ use crate::setting::{
 #[tokio::test]
 async fn every_api_webhook_gets_a_token_that_is_reused() {
     let (server, client) = serve(&[ON]).await;
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     for kind in KINDS {
         let made = register(&client, kind, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
         // Concurrent calls share one token request.
@@ -59,8 +59,8 @@ async fn every_api_webhook_gets_a_token_that_is_reused() {
 #[tokio::test]
 async fn two_webhooks_get_different_tokens_that_are_valid_only_for_themselves() {
     let (_server, client) = serve(&[ON]).await;
-    let one = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
-    let two = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let one = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
+    let two = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let mut second = hook(&at(&two), &["configmaps"]);
     second["name"] = json!("second.example.com");
     register(&client, VALIDATING, "hooks", &[hook(&at(&one), &["configmaps"]), second]).await;
@@ -74,11 +74,11 @@ async fn two_webhooks_get_different_tokens_that_are_valid_only_for_themselves() 
 
 /// A webhook for config maps and token requests that denies calls without a token.
 async fn strict(client: &conformance::Client, policy: &str) -> WebhookServer {
-    let webhook = WebhookServer::start(Proof::Signed, |call| {
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |call| {
         if shown(call).is_some() {
-            Reply::allow()
+            ReviewReply::allow()
         } else {
-            Reply::Raw(401, "text/plain", Vec::new(), "who are you?".to_owned())
+            ReviewReply::Raw(401, "text/plain", Vec::new(), "who are you?".to_owned())
         }
     })
     .await
@@ -122,8 +122,12 @@ async fn a_webhook_that_intercepts_token_requests_does_not_deadlock() {
 #[tokio::test]
 async fn a_webhook_that_never_answers_token_requests_delays_others_once() {
     let (_server, client) = serve(&[ON]).await;
-    let webhook = WebhookServer::start(Proof::Signed, |call| {
-        if asked(call).starts_with("serviceaccounts/token") { Reply::Silence } else { Reply::allow() }
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |call| {
+        if asked(call).starts_with("serviceaccounts/token") {
+            ReviewReply::Silence
+        } else {
+            ReviewReply::allow()
+        }
     })
     .await
     .unwrap();
@@ -143,7 +147,7 @@ async fn a_webhook_that_never_answers_token_requests_delays_others_once() {
 
 #[tokio::test]
 async fn credentials_of_a_kubeconfig_take_precedence() {
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let folder = TempDir::new().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
     let port = webhook.port;
@@ -177,7 +181,7 @@ async fn credentials_of_a_kubeconfig_take_precedence() {
 
 #[tokio::test]
 async fn static_webhooks_get_no_token() {
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let folder = TempDir::new().unwrap();
     let manifests = folder.path().join("static");
     fs::create_dir(&manifests).unwrap();

@@ -1,6 +1,6 @@
 //! Webhooks behind services of type ExternalName.
 
-use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, accepts, rejects};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ async fn service(client: &Client, name: &str, external: &str) {
 async fn a_webhook_behind_an_external_name_is_verified_by_its_service_name() {
     let (_server, client) = serve(&[ON]).await;
     service(&client, "hook", "localhost").await;
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     for kind in KINDS {
         let config = json!({"caBundle": webhook.ca_bundle, "service":
             {"namespace": "default", "name": "hook", "path": "/review", "port": webhook.port}});

@@ -1,6 +1,6 @@
 //! The feature gate: off, on and off again, as in an upgrade and a rollback.
 
-use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Server, accepts, rejects};
 use serde_json::json;
 use tempfile::TempDir;
@@ -13,7 +13,7 @@ use crate::setting::{
 #[tokio::test]
 async fn the_gate_changes_only_whether_webhooks_get_tokens() {
     let folder = TempDir::new().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let mut token = String::new();
     for (step, on) in [false, true, false, true].into_iter().enumerate() {
         let flags: &[&str] = if on { &[ON] } else { &[] };
@@ -71,7 +71,7 @@ async fn the_gate_changes_only_whether_webhooks_get_tokens() {
 async fn a_server_with_default_configuration_sends_tokens() {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
     create(&client, "a").await.unwrap();
     assert!(shown(&webhook.take_calls()[0]).is_some());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Problem, accepts, eventually, rejects};
 use http::Method;
 use serde_json::json;
@@ -98,7 +98,7 @@ async fn the_account_and_permissions_of_the_server_are_restored_after_deletion()
 #[tokio::test]
 async fn tokens_of_a_deleted_account_or_configuration_are_not_sent_again() {
     let (_server, client) = serve(&[ON]).await;
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
     create(&client, "a").await.unwrap();
     let first = shown(&webhook.take_calls()[0]).unwrap();
@@ -131,7 +131,7 @@ async fn tokens_of_a_deleted_account_or_configuration_are_not_sent_again() {
 #[tokio::test]
 async fn without_permission_webhooks_are_called_without_a_token() {
     let (server, client) = serve(&[ON]).await;
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let role = format!("{ROLES}/system:webhook-auth");
     let mut changed = accepts(client.get(&role).await).unwrap();
     let rules = changed["rules"].clone();

@@ -1,6 +1,6 @@
 //! The metrics of KEP-6060 besides those of token requests.
 
-use conformance::webhook::{Proof, Reply, WebhookServer};
+use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, Server};
 
 use crate::setting::{KINDS, ON, at, create, hook, register, serve};
@@ -23,7 +23,7 @@ async fn the_metrics_of_the_kep_say_whether_the_gate_is_on_and_how_long_webhooks
     assert!(page(&up.client().unwrap()).await.contains(&gate(1)), "the gate is on in `up`");
 
     let (_server, client) = serve(&[ON]).await;
-    let webhook = WebhookServer::start(Proof::Signed, |_| Reply::allow()).await.unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     register(&client, KINDS[0], "guards", &[hook(&at(&webhook), &["configmaps"])]).await;
     create(&client, "a").await.unwrap();
     let text = page(&client).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use conformance::webhook::{Call, WebhookServer};
+use conformance::webhook::{ReviewCall, WebhookServer};
 use conformance::{Client, Result, Server, accepts};
 use serde_json::{Value, json};
 
@@ -138,7 +138,7 @@ pub(crate) async fn soon_not_believed(client: &Client, token: &str, audience: &s
 }
 
 /// Sets the rules of a webhook.
-pub(crate) fn asked(call: &Call) -> String {
+pub(crate) fn asked(call: &ReviewCall) -> String {
     let text =
         |pointer: &str| call.review.pointer(pointer).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
     format!(
@@ -150,7 +150,7 @@ pub(crate) fn asked(call: &Call) -> String {
 }
 
 /// The token of a received review.
-pub(crate) fn shown(call: &Call) -> Option<String> {
+pub(crate) fn shown(call: &ReviewCall) -> Option<String> {
     let header = call.headers.get("authorization")?.to_str().unwrap();
     Some(header.strip_prefix("Bearer ").unwrap().to_owned())
 }

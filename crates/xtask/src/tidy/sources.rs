@@ -56,6 +56,11 @@ impl Source {
         Source { path: path.to_owned(), lines: text.lines().count(), text: text.to_owned(), code }
     }
 
+    /// The code without its test modules, comments and string literals; line numbers are kept.
+    pub(super) fn code(&self) -> &str {
+        &self.code
+    }
+
     /// The code with its test modules, without comments and string literals; line numbers are kept.
     pub(super) fn all_code(&self) -> String {
         code_only(&self.text)
@@ -67,12 +72,12 @@ impl Source {
     }
 
     /// Whether the file contains only tests.
-    fn is_test(&self) -> bool {
+    pub(super) fn is_test(&self) -> bool {
         let mut parts = self.path.split('/');
         self.path.ends_with("/tests.rs") || parts.any(|part| matches!(part, "tests" | "benches" | "examples"))
     }
 
-    fn within(&self, crates: &[&str]) -> bool {
+    pub(super) fn within(&self, crates: &[&str]) -> bool {
         crates.iter().any(|name| self.path.starts_with(&format!("crates/{name}/")))
     }
 
