@@ -105,7 +105,7 @@ async fn keeps_its_names(server: &Server, key: &str, other: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_kind_of_an_unreadable_definition_goes_to_no_other_one() {
+async fn the_kind_of_an_unreadable_crd_goes_to_no_other_one() {
     let directory = private_directory();
     filled(directory.path()).await;
     let server = Server::start(directory.path()).await;

@@ -38,7 +38,7 @@ fn declared(line: &str) -> Option<&str> {
     let mut words =
         line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).peekable();
     // `pub(in crate::path)` and `unsafe` are the only things before the keyword.
-    while words.next_if(|word| !matches!(*word, "struct" | "enum" | "union" | "trait" | "type")).is_some() {}
+    while words.next_if(|word| !matches!(*word, "struct" | "enum" | "trait" | "type")).is_some() {}
     let keyword = words.next()?;
     let begins = |prefix: &str| line.trim_start().starts_with(prefix);
     if !(begins("pub") || begins("unsafe") || begins(keyword)) || (keyword == "type" && line.starts_with(' '))
