@@ -141,6 +141,12 @@ impl Feed {
         self.0.load(revision, compacted, records);
     }
 
+    /// Replaces the content of a store that missed changes. Every watch ends as lagged: its events up to `revision` are unknown.
+    pub fn reload(&self, revision: u64, records: Vec<Stored>) {
+        self.0.load(revision, 0, records);
+        self.0.watchers.wake_all();
+    }
+
     /// Applies changes to the working set, in revision order: from here on reads see them. Watchers are notified when the
     /// result is dropped, so that a backend can answer its callers first.
     pub fn apply(&self, changes: Vec<Done>) -> AppliedChanges<'_> {

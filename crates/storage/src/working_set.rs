@@ -281,7 +281,8 @@ impl WorkingSet {
         }
         let mut until = from.saturating_sub(1);
         for (looked, event) in state.history.from(from).enumerate() {
-            if found.len() >= wanted || looked >= looked_at {
+            // One revision may have several events, such as the deletions of an expired lease: they are taken together.
+            if (found.len() >= wanted || looked >= looked_at) && event.revision > until {
                 return Some((until, false));
             }
             if key::covers(scope, &event.entry.key) {

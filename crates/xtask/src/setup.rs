@@ -1,4 +1,4 @@
-//! Sets up what the tests need from outside the repository: kubectl, the Python client, the CEL conformance data.
+//! Sets up what the tests need from outside the repository: kubectl, etcd, the Python client, the CEL conformance data.
 //!
 //! Downloads go into the target folder. Tests whose tools are not available are left out with a line that says so; an installation
 //! that fails is an error.
@@ -20,6 +20,12 @@ const PYTHON_CLIENT: &str = "kubernetes>=34,<38";
 
 /// The npm package with the CEL conformance data.
 const CEL_SPEC: &str = "@bufbuild/cel-spec@0.6.1";
+
+/// The oldest etcd that the server accepts.
+const ETCD_VERSION: (u32, u32, u32) = (3, 5, 13);
+
+/// The Debian release whose etcd package is used if none is installed.
+const ETCD_SUITE: &str = "trixie";
 
 /// The tools that were found, and the tests that are left out without theirs.
 #[derive(Debug, Default)]
@@ -48,6 +54,7 @@ pub(crate) fn prepare(root: &Path) -> Result<Tools> {
     fs::create_dir_all(&target)?;
     let mut tools = Tools::default();
     kubectl(&mut tools)?;
+    etcd(&target.join("etcd"), &mut tools);
     python(&target.join("python"), &mut tools)?;
     cel_spec(&target.join("cel-spec"), &mut tools)?;
     webhook_packages(&mut tools);
@@ -85,6 +92,80 @@ fn kubectl(tools: &mut Tools) -> Result<()> {
 fn minor(version: &Value) -> Option<u32> {
     let text = version.get("clientVersion")?.get("minor")?.as_str()?;
     text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+}
+
+/// Finds an etcd that is new enough, or unpacks the one of a Debian release without installing it.
+fn etcd(folder: &Path, tools: &mut Tools) {
+    let own = folder.join("usr/bin/etcd");
+    let installed = find("etcd").filter(|etcd| etcd_version(etcd).is_some_and(|found| found >= ETCD_VERSION));
+    let unpacked = if installed.is_some() || own.is_file() { Ok(()) } else { unpack_etcd(folder) };
+    if let Err(error) = unpacked {
+        tools.left_out.push(format!("the tests with etcd: {error:#}"));
+        tools.env.push(("PORTCULLIS_ETCD", "left-out".to_owned()));
+        return;
+    }
+    let etcd = installed.unwrap_or(own);
+    println!("etcd at {}", etcd.display());
+    tools.env.push(("PORTCULLIS_ETCD", etcd.display().to_string()));
+}
+
+/// The version that `etcd --version` prints: `etcd Version: 3.5.16`.
+fn etcd_version(etcd: &Path) -> Option<(u32, u32, u32)> {
+    let text = output(Command::new(etcd).arg("--version")).ok()?;
+    let mut numbers = text.lines().next()?.rsplit(' ').next()?.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??, numbers.next()??))
+}
+
+/// Downloads the package from the archive that the machine's apt uses, with apt's verification, but with lists of its own.
+fn unpack_etcd(folder: &Path) -> Result<()> {
+    let targets = || {
+        let mut apt = Command::new("apt-get");
+        output(apt.args([
+            "indextargets",
+            "--format",
+            "$(REPO_URI)",
+            "Created-By: Packages",
+            "Origin: Debian",
+        ]))
+    };
+    let archive = |targets: String| {
+        let is_main = |line: &&str| !line.trim_end_matches('/').ends_with("security");
+        targets.lines().find(is_main).map(ToOwned::to_owned)
+    };
+    let archive = match archive(targets()?) {
+        Some(archive) => archive,
+        None => {
+            output(Command::new("apt-get").args(["update", "-qq"]))?;
+            archive(targets()?).context("apt-get has no Debian archive; install etcd 3.5.13 or newer")?
+        }
+    };
+    let (lists, cache) = (folder.join("lists"), folder.join("cache"));
+    for folder in [lists.join("partial"), cache.join("archives/partial")] {
+        fs::create_dir_all(folder)?;
+    }
+    let sources = folder.join("sources.list");
+    fs::write(&sources, format!("deb {archive} {ETCD_SUITE} main\n"))?;
+    let apt = |args: &[&str]| {
+        let mut apt = Command::new("apt-get");
+        apt.current_dir(folder)
+            .arg("-qq")
+            .arg("-o")
+            .arg(format!("Dir::Etc::sourcelist={}", sources.display()));
+        apt.args(["-o", "Dir::Etc::sourceparts=-"]);
+        apt.arg("-o").arg(format!("Dir::State::lists={}", lists.display()));
+        apt.arg("-o").arg(format!("Dir::Cache={}", cache.display()));
+        output(apt.args(args))
+    };
+    apt(&["update"])?;
+    apt(&["download", "etcd-server"])?;
+    let is_package = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
+    let files = fs::read_dir(folder)?.filter_map(Result::ok).map(|file| file.path());
+    let package = files.into_iter().find(is_package).context("apt-get downloaded no package")?;
+    output(Command::new("dpkg").arg("-x").arg(&package).arg(folder))?;
+    for folder in [lists, cache] {
+        fs::remove_dir_all(folder)?;
+    }
+    Ok(fs::remove_file(package)?)
 }
 
 /// The Go and Python packages for webhook authors are tested only where their toolchains are installed.

@@ -4,6 +4,7 @@
 mod crashes;
 mod disk;
 mod embedded;
+mod etcd_process;
 mod faults;
 mod fixture;
 mod migration;

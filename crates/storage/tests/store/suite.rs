@@ -8,6 +8,7 @@ use storage::{
     StoreOptions, WatchError, WatchFrom, Write, WritePriority,
 };
 
+use crate::etcd_process::EtcdProcess;
 use crate::fixture::{
     Time, at, body, conflict, create, delete, describe, key, now, put, record, remove, shard_end, update,
 };
@@ -446,7 +447,8 @@ async fn a_watch_wakes_from_waiting(backend: impl Backend) {
     assert_eq!(store.fresh().await, Ok(2));
 }
 
-/// Runs the suite for one backend: the second argument returns a value that must outlive the store, and the backend.
+/// Runs the suite for one backend: the second argument returns a value that must outlive the store, and the backend; `None` if the
+/// backend's tests are left out.
 macro_rules! suite {
     ($name:ident, $make:expr, $($case:ident),* $(,)?) => {
         mod $name {
@@ -454,7 +456,7 @@ macro_rules! suite {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $case() {
-                    let (_store, backend) = $make;
+                    let Some((_store, backend)) = $make else { return };
                     super::$case(backend).await;
                 }
             )*
@@ -497,8 +499,15 @@ fn embedded() -> (tempfile::TempDir, storage::Embedded) {
     (directory, backend)
 }
 
+async fn started_etcd() -> Option<(EtcdProcess, etcd::EtcdBackend)> {
+    let process = EtcdProcess::start().await?;
+    let backend = process.backend();
+    Some((process, backend))
+}
+
 every_backend! {
-    memory: ((), Memory::new());
-    embedded: embedded();
-    shared: ((), Service::default().backend());
+    memory: Some(((), Memory::new()));
+    embedded: Some(embedded());
+    shared: Some(((), Service::default().backend()));
+    with_etcd: started_etcd().await;
 }

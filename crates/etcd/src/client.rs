@@ -1,0 +1,92 @@
+//! Typed calls of etcd's API.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use grpc::{Channel, Code, Retry, Status, Stream};
+use http::{HeaderMap, HeaderValue};
+
+use crate::messages::{
+    CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse, RangeRequest,
+    RangeResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse, WatchRequest, WatchResponse,
+};
+
+/// A client of one etcd cluster. Clones share its connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    channel: Channel,
+    /// Longest time for one call.
+    timeout: Duration,
+}
+
+impl Client {
+    pub fn new(channel: Channel, timeout: Duration) -> Client {
+        Client { channel, timeout }
+    }
+
+    /// Linearizable unless it names a revision: etcd confirms with a quorum that it is current.
+    pub async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Status> {
+        self.channel.unary("/etcdserverpb.KV/Range", request, Retry::OtherEndpoints, self.timeout).await
+    }
+
+    /// Never repeated once etcd may have received it, because a guarded write that succeeded fails when repeated.
+    pub async fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Status> {
+        self.channel.unary("/etcdserverpb.KV/Txn", request, Retry::NotSentOnly, self.timeout).await
+    }
+
+    pub async fn compact(&self, revision: i64) -> Result<(), Status> {
+        let request = CompactionRequest { revision };
+        let call = self.channel.unary("/etcdserverpb.KV/Compact", &request, Retry::NotSentOnly, self.timeout);
+        call.await.map(|_: CompactionResponse| ())
+    }
+
+    /// Grants a lease of this many seconds and returns its id.
+    pub async fn grant_lease(&self, ttl: i64) -> Result<i64, Status> {
+        let request = LeaseGrantRequest { ttl };
+        let call =
+            self.channel.unary("/etcdserverpb.Lease/LeaseGrant", &request, Retry::NotSentOnly, self.timeout);
+        let granted: LeaseGrantResponse = call.await?;
+        if granted.error.is_empty() { Ok(granted.id) } else { Err(Status::new(Code::Unknown, granted.error)) }
+    }
+
+    /// The state of the member at each endpoint.
+    pub async fn member_status(&self, index: usize) -> Result<StatusResponse, Status> {
+        self.channel
+            .unary_at(index, "/etcdserverpb.Maintenance/Status", &StatusRequest {}, self.timeout)
+            .await
+    }
+
+    pub fn endpoint_count(&self) -> usize {
+        self.channel.endpoint_count()
+    }
+
+    /// Opens a watch stream. A member that loses its leader ends the stream, instead of silently sending no events.
+    pub async fn watch(&self) -> Result<Stream<WatchRequest, WatchResponse>, Status> {
+        let mut headers = HeaderMap::new();
+        headers.insert("hasleader", HeaderValue::from_static("true"));
+        self.channel.stream("/etcdserverpb.Watch/Watch", &headers).await
+    }
+}
+
+/// True if a read failed because its revision is compacted.
+pub fn is_compacted(status: &Status) -> bool {
+    status.code == Code::OutOfRange && status.message.ends_with("required revision has been compacted")
+}
+
+/// True if a read failed because its revision does not exist yet.
+pub fn is_future(status: &Status) -> bool {
+    status.code == Code::OutOfRange && status.message.ends_with("required revision is a future revision")
+}
+
+/// The end of the range of all keys that begin with `prefix`.
+pub fn prefix_end(prefix: &[u8]) -> Bytes {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end.into();
+        }
+    }
+    // There is no such key: etcd reads a zero byte as "to the end of all keys".
+    Bytes::from_static(&[0])
+}

@@ -1,0 +1,48 @@
+//! Reads etcd's current revision for consistent reads, one call for all readers that arrive together.
+
+use bytes::Bytes;
+use grpc::Status;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::client::Client;
+use crate::messages::RangeRequest;
+
+type Waiting = oneshot::Sender<Result<u64, Status>>;
+
+/// Readers that may wait for one call before further ones wait to enqueue.
+const MAX_WAITING: usize = 10_000;
+
+/// Hands out revisions that were current when, or after, they were asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct CurrentRevision {
+    readers: mpsc::Sender<Waiting>,
+}
+
+impl CurrentRevision {
+    /// Starts a task that ends when all clones are dropped. `key` is any key; it need not exist.
+    pub(crate) fn start(client: Client, key: Bytes) -> Self {
+        let (readers, mut waiting) = mpsc::channel(MAX_WAITING);
+        tokio::spawn(async move {
+            let request = RangeRequest { key, ..RangeRequest::default() };
+            let mut together: Vec<Waiting> = Vec::new();
+            // Readers that arrive during a call wait for the next one: the answer may be older than their arrival.
+            while waiting.recv_many(&mut together, MAX_WAITING).await > 0 {
+                let read = client.range(&request).await.map(|answer| {
+                    u64::try_from(answer.header.unwrap_or_default().revision).unwrap_or_default()
+                });
+                for reader in together.drain(..) {
+                    // A reader that is gone needs no answer.
+                    let _ = reader.send(read.clone());
+                }
+            }
+        });
+        CurrentRevision { readers }
+    }
+
+    pub(crate) async fn read(&self) -> Result<u64, Status> {
+        let (reader, answer) = oneshot::channel();
+        let stopped = || Status::not_sent("the store is closed");
+        self.readers.send(reader).await.map_err(|_| stopped())?;
+        answer.await.unwrap_or_else(|_| Err(stopped()))
+    }
+}

@@ -1,0 +1,68 @@
+//! The oldest etcd that answers progress requests correctly, which consistent reads need.
+
+use std::cmp::Ordering;
+
+use grpc::Status;
+
+use crate::client::Client;
+
+/// Fixed in these releases (etcd issues 15220 and 17507); every later minor release has the fix.
+const FIXED: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
+
+/// Reads `MAJOR.MINOR.PATCH`, ignoring a suffix such as `-rc.1`.
+fn parse(version: &str) -> Option<(u32, u32, u32)> {
+    let mut numbers = version.split(['-', '+']).next()?.split('.').map(|number| number.parse().ok());
+    let parsed = (numbers.next()??, numbers.next()??, numbers.next()??);
+    numbers.next().is_none().then_some(parsed)
+}
+
+fn supports_consistent_reads(version: (u32, u32, u32)) -> bool {
+    let (major, minor, _) = version;
+    match FIXED.iter().find(|(fixed_major, fixed_minor, _)| (*fixed_major, *fixed_minor) == (major, minor)) {
+        Some(fixed) => version.cmp(fixed) != Ordering::Less,
+        None => FIXED.last().is_some_and(|last| version > *last),
+    }
+}
+
+/// Fails if a member that answers is too old. Members that do not answer are not checked, but one must.
+pub(crate) async fn check_members(client: &Client) -> Result<(), String> {
+    let mut failure: Option<Status> = None;
+    let mut is_checked = false;
+    for index in 0..client.endpoint_count() {
+        match client.member_status(index).await {
+            Ok(status) => {
+                if !parse(&status.version).is_some_and(supports_consistent_reads) {
+                    return Err(format!(
+                        "etcd {} cannot serve consistent reads (its progress notifications are not reliable); use 3.5.13 or newer",
+                        status.version
+                    ));
+                }
+                is_checked = true;
+            }
+            Err(status) => failure = Some(status),
+        }
+    }
+    match failure {
+        Some(status) if !is_checked => Err(status.message),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse, supports_consistent_reads};
+
+    #[test]
+    fn members_with_reliable_progress_notifications_are_accepted() {
+        for version in ["3.4.31", "3.4.33", "3.5.13", "3.5.30", "3.6.0", "3.7.0-rc.1", "4.0.0"] {
+            assert!(parse(version).is_some_and(supports_consistent_reads), "{version}");
+        }
+    }
+
+    #[test]
+    fn older_members_and_unreadable_versions_are_refused() {
+        for version in ["3.3.99", "3.4.30", "3.5.12", "3.5.0", "2.3.8", "", "3.5", "3.5.x", "3.5.13.1"] {
+            assert!(!parse(version).is_some_and(supports_consistent_reads), "{version}");
+        }
+    }
+}

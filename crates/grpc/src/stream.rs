@@ -1,0 +1,126 @@
+//! Bidirectional streams.
+
+use std::marker::PhantomData;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use prost::Message;
+use tokio::sync::mpsc;
+
+use crate::channel::{check_headers, with_source};
+use crate::frame::{self, FrameReader};
+use crate::status::{Code, Status};
+
+type Responding = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
+
+/// A bidirectional stream of messages. Dropping it ends the stream.
+pub struct Stream<Q, A> {
+    messages: StreamSender<Q>,
+    received: Received,
+    reader: FrameReader,
+    answers: PhantomData<fn() -> A>,
+}
+
+/// The sending half of a stream; clones send to the same stream.
+pub struct StreamSender<Q> {
+    messages: mpsc::Sender<Bytes>,
+    requests: PhantomData<fn(Q)>,
+}
+
+enum Received {
+    /// The response's headers have not arrived.
+    Headers(Responding),
+    Body(Incoming),
+    Ended(Result<(), Status>),
+}
+
+impl<Q, A> std::fmt::Debug for Stream<Q, A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}
+
+impl<Q> std::fmt::Debug for StreamSender<Q> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamSender").finish_non_exhaustive()
+    }
+}
+
+impl<Q> Clone for StreamSender<Q> {
+    fn clone(&self) -> Self {
+        StreamSender { messages: self.messages.clone(), requests: PhantomData }
+    }
+}
+
+impl<Q: Message> StreamSender<Q> {
+    /// Sends a message; waits while too many are unsent.
+    pub async fn send(&self, message: &Q) -> Result<(), Status> {
+        let message = frame::encode(message)?;
+        self.messages.send(message).await.map_err(|_| Status::not_sent("the stream has ended"))
+    }
+}
+
+impl<Q: Message, A: Message + Default> Stream<Q, A> {
+    pub(crate) fn new(
+        messages: mpsc::Sender<Bytes>,
+        response: impl Future<Output = hyper::Result<Response<Incoming>>> + Send + 'static,
+        max_message: usize,
+    ) -> Self {
+        Stream {
+            messages: StreamSender { messages, requests: PhantomData },
+            received: Received::Headers(Box::pin(response)),
+            reader: FrameReader::new(max_message),
+            answers: PhantomData,
+        }
+    }
+
+    /// The sending half. The stream stays open until all of them are dropped or the server ends it.
+    pub fn sender(&self) -> StreamSender<Q> {
+        self.messages.clone()
+    }
+
+    /// The next message; `None` if the server has ended the stream without an error. Cancel safe: dropping the future loses no
+    /// message.
+    pub async fn next(&mut self) -> Result<Option<A>, Status> {
+        loop {
+            if let Some(message) = self.reader.next()? {
+                return Ok(Some(message));
+            }
+            match &mut self.received {
+                Received::Headers(response) => {
+                    self.received = match response.await {
+                        Ok(response) => match check_headers(&response) {
+                            Ok(()) => Received::Body(response.into_body()),
+                            Err(status) => Received::Ended(Err(status)),
+                        },
+                        Err(error) => {
+                            Received::Ended(Err(Status::new(Code::Unavailable, with_source(&error))))
+                        }
+                    };
+                }
+                Received::Body(body) => match body.frame().await {
+                    Some(Ok(frame)) => match frame.into_data() {
+                        Ok(data) => self.reader.push(&data),
+                        Err(frame) => {
+                            let status = frame.into_trailers().ok().as_ref().and_then(Status::read);
+                            self.received = Received::Ended(status.unwrap_or_else(without_status));
+                        }
+                    },
+                    Some(Err(error)) => {
+                        let broken = format!("the stream broke: {}", with_source(&error));
+                        self.received = Received::Ended(Err(Status::new(Code::Unavailable, broken)));
+                    }
+                    None => self.received = Received::Ended(without_status()),
+                },
+                Received::Ended(status) => return status.clone().map(|()| None),
+            }
+        }
+    }
+}
+
+fn without_status() -> Result<(), Status> {
+    Err(Status::new(Code::Unavailable, "the stream ended without a status"))
+}

@@ -1,0 +1,106 @@
+//! An etcd process for the suite.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use etcd::{EtcdBackend, EtcdConfig, ValueCodec};
+use grpc::{Channel, ChannelConfig, Endpoint};
+use storage::Record;
+use tempfile::TempDir;
+
+/// An etcd member, killed on drop.
+pub(crate) struct EtcdProcess {
+    child: Child,
+    pub(crate) url: String,
+    _data: TempDir,
+}
+
+impl Drop for EtcdProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl EtcdProcess {
+    /// Starts the program in `PORTCULLIS_ETCD`, or `etcd` of the search path, and waits until it answers. `None` if the variable is
+    /// `left-out`: `cargo xtask setup` found no etcd and has reported it.
+    pub(crate) async fn start() -> Option<EtcdProcess> {
+        let program = std::env::var("PORTCULLIS_ETCD").unwrap_or_else(|_| "etcd".to_owned());
+        if program == "left-out" {
+            return None;
+        }
+        let data = tempfile::tempdir().unwrap();
+        let [client, peer] = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
+        let child = Command::new(&program)
+            .args(["--data-dir", data.path().to_str().unwrap(), "--unsafe-no-fsync", "--log-level=error"])
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("default={peer}")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start `{program}` (set PORTCULLIS_ETCD): {error}"));
+        let started = EtcdProcess { child, url: client, _data: data };
+        let probe = etcd::Client::new(Channel::new(started.channel()), Duration::from_secs(1));
+        for _ in 0..300 {
+            if probe
+                .range(&etcd::messages::RangeRequest { key: "a".into(), ..Default::default() })
+                .await
+                .is_ok()
+            {
+                return Some(started);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("etcd does not answer");
+    }
+
+    pub(crate) fn channel(&self) -> ChannelConfig {
+        ChannelConfig::new(vec![Endpoint::parse(&self.url, None).unwrap()])
+    }
+
+    pub(crate) fn backend(&self) -> EtcdBackend {
+        EtcdBackend::new(config(self.channel()))
+    }
+}
+
+pub(crate) fn config(channel: ChannelConfig) -> EtcdConfig {
+    EtcdConfig {
+        channel,
+        prefix: "/registry".to_owned(),
+        codec: Arc::new(RecordCodec),
+        compaction_interval: Duration::ZERO,
+        call_timeout: Duration::from_secs(10),
+    }
+}
+
+/// Stores records as they are: the offset of the revision, the length of the body, the body and the facts.
+struct RecordCodec;
+
+impl ValueCodec for RecordCodec {
+    fn encode(&self, _: &str, record: &Record) -> Result<Bytes, String> {
+        let mut value = BytesMut::new();
+        value.put_u32(record.revision_at);
+        value.put_u32(u32::try_from(record.body.len()).unwrap());
+        value.put(record.body.clone());
+        value.put(record.facts.clone());
+        Ok(value.freeze())
+    }
+
+    fn decode(&self, _: &str, value: &Bytes) -> Record {
+        let mut value = value.clone();
+        let revision_at = value.get_u32();
+        let length = value.get_u32() as usize;
+        let body = value.split_to(length);
+        Record { body, revision_at, facts: value }
+    }
+}
