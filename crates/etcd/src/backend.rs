@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use grpc::{Channel, ChannelConfig, Status};
-use storage::backend::{Backend, BoxFuture, Decision, Feed, Range, RangePage, Unavailable};
+use grpc::{Channel, ChannelConfig, GrpcStatus};
+use storage::backend::{Backend, BoxFuture, Feed, Range, RangePage, Unavailable, WriteDecision};
 use storage::{Change, Expect, OpenError, ReadError, Record, StoreEvent, Write};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::client::{Client, is_compacted, is_future, prefix_end};
+use crate::client::{EtcdClient, is_compacted, is_future, prefix_end};
 use crate::compaction;
 use crate::freshness::CurrentRevision;
 use crate::key_space::KeySpace;
@@ -38,8 +38,10 @@ pub trait ValueCodec: Send + Sync + 'static {
 /// Configuration of the backend.
 pub struct EtcdConfig {
     pub channel: ChannelConfig,
-    /// `--etcd-prefix`
+    /// The first part of all keys in etcd (`--etcd-prefix`).
     pub prefix: String,
+    /// The first part of all keys of the store, without a slash at the end.
+    pub store_root: String,
     pub codec: Arc<dyn ValueCodec>,
     /// Interval of compactions; zero for none.
     pub compaction_interval: Duration,
@@ -49,7 +51,7 @@ pub struct EtcdConfig {
 
 /// A store in etcd, shared with other servers.
 pub struct EtcdBackend {
-    client: Client,
+    client: EtcdClient,
     keys: KeySpace,
     codec: Arc<dyn ValueCodec>,
     compaction_interval: Duration,
@@ -77,8 +79,8 @@ impl Drop for RunningTasks {
 impl EtcdBackend {
     pub fn new(config: EtcdConfig) -> EtcdBackend {
         EtcdBackend {
-            client: Client::new(Channel::new(config.channel), config.call_timeout),
-            keys: KeySpace::new(&config.prefix),
+            client: EtcdClient::new(Channel::new(config.channel), config.call_timeout),
+            keys: KeySpace::new(&config.prefix, &config.store_root),
             codec: config.codec,
             compaction_interval: config.compaction_interval,
             wanted: watch::Sender::new(0),
@@ -88,7 +90,7 @@ impl EtcdBackend {
     }
 
     /// Reads a key with a quorum, as kube-apiserver's health checks do. The key need not exist.
-    pub async fn probe(&self) -> Result<(), Status> {
+    pub async fn probe(&self) -> Result<(), GrpcStatus> {
         self.client
             .range(&RangeRequest { key: self.keys.health(), ..RangeRequest::default() })
             .await
@@ -100,16 +102,16 @@ impl EtcdBackend {
         running.as_ref().map(read).ok_or_else(|| Unavailable("the store is closed".to_owned()))
     }
 
-    async fn decide(&self, write: Write) -> Result<Decision, Unavailable> {
+    async fn decide(&self, write: Write) -> Result<WriteDecision, Unavailable> {
         let feed = self.running(|running| running.feed.clone())?;
         loop {
             let expected = match write.expect {
                 Expect::Absent => 0,
                 Expect::Revision(revision) => revision,
-                Expect::Any => feed.version(&write.key).map_or(0, |version| version.revision),
+                Expect::Any => feed.revisions(&write.key).map_or(0, |current| current.revision),
             };
             if expected == 0 && write.change == Change::Delete {
-                return Ok(Decision::Refused { at: feed.revision() });
+                return Ok(WriteDecision::Refused { at: feed.revision() });
             }
             let request = self.transaction(&write, expected)?;
             let answer = self.client.txn(&request).await.map_err(|status| Unavailable(status.message))?;
@@ -125,7 +127,7 @@ impl EtcdBackend {
                 ));
             }
             if write.expect != Expect::Any {
-                return Ok(Decision::Refused { at: revision });
+                return Ok(WriteDecision::Refused { at: revision });
             }
         }
     }
@@ -149,10 +151,10 @@ impl EtcdBackend {
     }
 
     /// The event of a committed write, once the watch has reported it, so that reads of this server see it.
-    async fn committed(&self, feed: &Feed, revision: u64) -> Result<Decision, Unavailable> {
+    async fn committed(&self, feed: &Feed, revision: u64) -> Result<WriteDecision, Unavailable> {
         let event: Option<Arc<StoreEvent>> =
             tokio::time::timeout(ECHO_TIMEOUT, feed.event(revision)).await.ok().flatten();
-        event.map(Decision::Committed).ok_or_else(|| {
+        event.map(WriteDecision::Committed).ok_or_else(|| {
             Unavailable(format!(
                 "the write is stored with revision {revision}, but the watch on etcd does not report it"
             ))
@@ -225,7 +227,7 @@ impl Backend for EtcdBackend {
         })
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<Decision, Unavailable>> {
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, Unavailable>> {
         Box::pin(self.decide(write))
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use grpc::{Channel, Code, Retry, Status, Stream};
+use grpc::{Channel, GrpcCode, GrpcStatus, GrpcStream, Retry};
 use http::{HeaderMap, HeaderValue};
 
 use crate::messages::{
@@ -13,44 +13,48 @@ use crate::messages::{
 
 /// A client of one etcd cluster. Clones share its connections.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct EtcdClient {
     channel: Channel,
     /// Longest time for one call.
     timeout: Duration,
 }
 
-impl Client {
-    pub fn new(channel: Channel, timeout: Duration) -> Client {
-        Client { channel, timeout }
+impl EtcdClient {
+    pub fn new(channel: Channel, timeout: Duration) -> EtcdClient {
+        EtcdClient { channel, timeout }
     }
 
     /// Linearizable unless it names a revision: etcd confirms with a quorum that it is current.
-    pub async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Status> {
+    pub async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, GrpcStatus> {
         self.channel.unary("/etcdserverpb.KV/Range", request, Retry::OtherEndpoints, self.timeout).await
     }
 
     /// Never repeated once etcd may have received it, because a guarded write that succeeded fails when repeated.
-    pub async fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Status> {
+    pub async fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, GrpcStatus> {
         self.channel.unary("/etcdserverpb.KV/Txn", request, Retry::NotSentOnly, self.timeout).await
     }
 
-    pub async fn compact(&self, revision: i64) -> Result<(), Status> {
+    pub async fn compact(&self, revision: i64) -> Result<(), GrpcStatus> {
         let request = CompactionRequest { revision };
         let call = self.channel.unary("/etcdserverpb.KV/Compact", &request, Retry::NotSentOnly, self.timeout);
         call.await.map(|_: CompactionResponse| ())
     }
 
     /// Grants a lease of this many seconds and returns its id.
-    pub async fn grant_lease(&self, ttl: i64) -> Result<i64, Status> {
+    pub async fn grant_lease(&self, ttl: i64) -> Result<i64, GrpcStatus> {
         let request = LeaseGrantRequest { ttl };
         let call =
             self.channel.unary("/etcdserverpb.Lease/LeaseGrant", &request, Retry::NotSentOnly, self.timeout);
         let granted: LeaseGrantResponse = call.await?;
-        if granted.error.is_empty() { Ok(granted.id) } else { Err(Status::new(Code::Unknown, granted.error)) }
+        if granted.error.is_empty() {
+            Ok(granted.id)
+        } else {
+            Err(GrpcStatus::new(GrpcCode::Unknown, granted.error))
+        }
     }
 
     /// The state of the member at each endpoint.
-    pub async fn member_status(&self, index: usize) -> Result<StatusResponse, Status> {
+    pub async fn member_status(&self, index: usize) -> Result<StatusResponse, GrpcStatus> {
         self.channel
             .unary_at(index, "/etcdserverpb.Maintenance/Status", &StatusRequest {}, self.timeout)
             .await
@@ -61,7 +65,7 @@ impl Client {
     }
 
     /// Opens a watch stream. A member that loses its leader ends the stream, instead of silently sending no events.
-    pub async fn watch(&self) -> Result<Stream<WatchRequest, WatchResponse>, Status> {
+    pub async fn watch(&self) -> Result<GrpcStream<WatchRequest, WatchResponse>, GrpcStatus> {
         let mut headers = HeaderMap::new();
         headers.insert("hasleader", HeaderValue::from_static("true"));
         self.channel.stream("/etcdserverpb.Watch/Watch", &headers).await
@@ -69,13 +73,13 @@ impl Client {
 }
 
 /// True if a read failed because its revision is compacted.
-pub fn is_compacted(status: &Status) -> bool {
-    status.code == Code::OutOfRange && status.message.ends_with("required revision has been compacted")
+pub fn is_compacted(status: &GrpcStatus) -> bool {
+    status.code == GrpcCode::OutOfRange && status.message.ends_with("required revision has been compacted")
 }
 
 /// True if a read failed because its revision does not exist yet.
-pub fn is_future(status: &Status) -> bool {
-    status.code == Code::OutOfRange && status.message.ends_with("required revision is a future revision")
+pub fn is_future(status: &GrpcStatus) -> bool {
+    status.code == GrpcCode::OutOfRange && status.message.ends_with("required revision is a future revision")
 }
 
 /// The end of the range of all keys that begin with `prefix`.

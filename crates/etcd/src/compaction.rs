@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use grpc::Status;
+use grpc::GrpcStatus;
 
-use crate::client::{Client, is_compacted};
+use crate::client::{EtcdClient, is_compacted};
 use crate::messages::{Compare, PutRequest, RangeRequest, Request, Response, TxnRequest};
 
 const ROUND_KEY: &[u8] = b"compact_rev_key";
@@ -23,7 +23,7 @@ struct CompactionRound {
 }
 
 /// Compacts every `interval` until the task is aborted.
-pub(crate) async fn run(client: Client, interval: Duration) {
+pub(crate) async fn run(client: EtcdClient, interval: Duration) {
     let mut round = CompactionRound::default();
     loop {
         tokio::time::sleep(interval).await;
@@ -39,7 +39,7 @@ pub(crate) async fn run(client: Client, interval: Duration) {
 
 impl CompactionRound {
     /// Tries to begin a round. Returns the revision to which it compacted, if this server began it and an earlier revision is known.
-    async fn next(&mut self, client: &Client) -> Result<Option<i64>, Status> {
+    async fn next(&mut self, client: &EtcdClient) -> Result<Option<i64>, GrpcStatus> {
         let key = Bytes::from_static(ROUND_KEY);
         let transaction = TxnRequest {
             compare: vec![Compare::version(key.clone(), self.version)],

@@ -1,13 +1,13 @@
 //! Reads etcd's current revision for consistent reads, one call for all readers that arrive together.
 
 use bytes::Bytes;
-use grpc::Status;
+use grpc::GrpcStatus;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::client::Client;
+use crate::client::EtcdClient;
 use crate::messages::RangeRequest;
 
-type Waiting = oneshot::Sender<Result<u64, Status>>;
+type Waiting = oneshot::Sender<Result<u64, GrpcStatus>>;
 
 /// Readers that may wait for one call before further ones wait to enqueue.
 const MAX_WAITING: usize = 10_000;
@@ -20,7 +20,7 @@ pub(crate) struct CurrentRevision {
 
 impl CurrentRevision {
     /// Starts a task that ends when all clones are dropped. `key` is any key; it need not exist.
-    pub(crate) fn start(client: Client, key: Bytes) -> Self {
+    pub(crate) fn start(client: EtcdClient, key: Bytes) -> Self {
         let (readers, mut waiting) = mpsc::channel(MAX_WAITING);
         tokio::spawn(async move {
             let request = RangeRequest { key, ..RangeRequest::default() };
@@ -39,9 +39,9 @@ impl CurrentRevision {
         CurrentRevision { readers }
     }
 
-    pub(crate) async fn read(&self) -> Result<u64, Status> {
+    pub(crate) async fn read(&self) -> Result<u64, GrpcStatus> {
         let (reader, answer) = oneshot::channel();
-        let stopped = || Status::not_sent("the store is closed");
+        let stopped = || GrpcStatus::not_sent("the store is closed");
         self.readers.send(reader).await.map_err(|_| stopped())?;
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }

@@ -4,32 +4,32 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// The first part of every key of the store.
-const STORE_ROOT: &str = "/registry";
-
 /// The part of etcd that belongs to this store: the keys below `--etcd-prefix`.
 #[derive(Clone, Debug)]
 pub(crate) struct KeySpace {
     /// Begins with `/` and does not end with it.
     prefix: String,
+    /// The first part of all keys of the store, which `prefix` replaces.
+    store_root: String,
 }
 
 impl KeySpace {
     /// `prefix` as in `--etcd-prefix`: with or without slashes around it.
-    pub(crate) fn new(prefix: &str) -> Self {
-        KeySpace { prefix: format!("/{}", prefix.trim_matches('/')).trim_end_matches('/').to_owned() }
+    pub(crate) fn new(prefix: &str, store_root: &str) -> Self {
+        let prefix = format!("/{}", prefix.trim_matches('/')).trim_end_matches('/').to_owned();
+        KeySpace { prefix, store_root: store_root.to_owned() }
     }
 
     /// The key in etcd for a key or a directory of the store.
     pub(crate) fn etcd_key(&self, key: &str) -> Bytes {
-        let rest = key.strip_prefix(STORE_ROOT).unwrap_or(key);
+        let rest = key.strip_prefix(&self.store_root).unwrap_or(key);
         [self.prefix.as_str(), rest].concat().into()
     }
 
     /// The key of the store for a key in etcd; `None` for keys that do not belong to it or are not text.
     pub(crate) fn store_key(&self, key: &[u8]) -> Option<Arc<str>> {
         let rest = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
-        rest.starts_with('/').then(|| [STORE_ROOT, rest].concat().into())
+        rest.starts_with('/').then(|| [&self.store_root, rest].concat().into())
     }
 
     /// The directory of all keys, which ends with `/`.
@@ -55,7 +55,7 @@ mod tests {
             ("/", "/pods/a/b"),
             ("", "/pods/a/b"),
         ] {
-            let space = KeySpace::new(prefix);
+            let space = KeySpace::new(prefix, "/registry");
             assert_eq!(space.etcd_key("/registry/pods/a/b"), in_etcd, "{prefix}");
             assert_eq!(
                 space.store_key(in_etcd.as_bytes()).as_deref(),
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn keys_of_others_do_not_belong_to_the_store() {
-        let space = KeySpace::new("/registry");
+        let space = KeySpace::new("/registry", "/registry");
         for key in [&b"/registry2/pods/a"[..], b"compact_rev_key", b"/registry", b"/registry/\xff", b""] {
             assert_eq!(space.store_key(key), None, "{key:?}");
         }

@@ -3,7 +3,7 @@
 //! - [`EtcdBackend`] implements [`storage::Backend`]. etcd decides every write; one watch on the whole prefix feeds the working set; a
 //!   commit is answered when that watch has reached its revision.
 //! - [`ValueCodec`] converts between records and the values that kube-apiserver stores.
-//! - [`Client`] makes the calls, on [`grpc`].
+//! - [`EtcdClient`] makes the calls, on [`grpc`].
 //!
 //! Consistent reads work as in kube-apiserver: the current revision is read from etcd with a quorum, then the watch is asked for its
 //! progress until it has reached that revision.
@@ -19,4 +19,4 @@ mod version;
 mod watch;
 
 pub use backend::{EtcdBackend, EtcdConfig, ValueCodec};
-pub use client::Client;
+pub use client::EtcdClient;

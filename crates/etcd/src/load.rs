@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use grpc::{Code, Status};
+use grpc::{GrpcCode, GrpcStatus};
 use storage::Record;
-use storage::backend::Stored as StoredRecord;
+use storage::backend::StoredRecord;
 use tokio::task::JoinSet;
 
 use crate::backend::ValueCodec;
-use crate::client::{Client, prefix_end};
+use crate::client::{EtcdClient, prefix_end};
 use crate::key_space::KeySpace;
 use crate::messages::{KeyValue, RangeRequest};
 
@@ -25,10 +25,10 @@ pub(crate) struct Loaded {
 
 /// Reads all keys at one revision. Values are decoded on other threads while the next page is read.
 pub(crate) async fn load(
-    client: &Client,
+    client: &EtcdClient,
     keys: &KeySpace,
     codec: &Arc<dyn ValueCodec>,
-) -> Result<Loaded, Status> {
+) -> Result<Loaded, GrpcStatus> {
     let directory = keys.directory();
     let mut request = RangeRequest {
         key: directory.clone().into(),
@@ -41,7 +41,7 @@ pub(crate) async fn load(
         let page = match client.range(&request).await {
             Ok(page) => page,
             // The page is larger than a message may be.
-            Err(status) if status.code == Code::ResourceExhausted && request.limit > 1 => {
+            Err(status) if status.code == GrpcCode::ResourceExhausted && request.limit > 1 => {
                 request.limit /= 2;
                 continue;
             }
@@ -65,11 +65,9 @@ pub(crate) async fn load(
     }
     let mut records = Vec::new();
     while let Some(decoded) = decoding.join_next().await {
-        records.extend(
-            decoded.map_err(|error| {
-                Status::new(Code::Internal, format!("a value cannot be decoded: {error}"))
-            })?,
-        );
+        records.extend(decoded.map_err(|error| {
+            GrpcStatus::new(GrpcCode::Internal, format!("a value cannot be decoded: {error}"))
+        })?);
     }
     Ok(Loaded { revision: u64::try_from(request.revision).unwrap_or_default(), records })
 }

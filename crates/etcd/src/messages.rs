@@ -244,11 +244,11 @@ pub struct WatchResponse {
     #[prost(bool, tag = "7")]
     pub fragment: bool,
     #[prost(message, repeated, tag = "11")]
-    pub events: Vec<Event>,
+    pub events: Vec<KeyEvent>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Event {
+pub struct KeyEvent {
     /// Zero for a put, one for a deletion.
     #[prost(int32, tag = "1")]
     pub kind: i32,
@@ -256,7 +256,7 @@ pub struct Event {
     pub kv: Option<KeyValue>,
 }
 
-impl Event {
+impl KeyEvent {
     pub fn is_deletion(&self) -> bool {
         self.kind == 1
     }
@@ -264,7 +264,7 @@ impl Event {
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct LeaseGrantRequest {
-    /// In seconds.
+    /// The lifetime in seconds.
     #[prost(int64, tag = "1")]
     pub ttl: i64,
 }

@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-use grpc::Status;
+use grpc::GrpcStatus;
 
-use crate::client::Client;
+use crate::client::EtcdClient;
 
 /// Fixed in these releases (etcd issues 15220 and 17507); every later minor release has the fix.
 const FIXED: [(u32, u32, u32); 2] = [(3, 4, 31), (3, 5, 13)];
@@ -25,8 +25,8 @@ fn supports_consistent_reads(version: (u32, u32, u32)) -> bool {
 }
 
 /// Fails if a member that answers is too old. Members that do not answer are not checked, but one must.
-pub(crate) async fn check_members(client: &Client) -> Result<(), String> {
-    let mut failure: Option<Status> = None;
+pub(crate) async fn check_members(client: &EtcdClient) -> Result<(), String> {
+    let mut failure: Option<GrpcStatus> = None;
     let mut is_checked = false;
     for index in 0..client.endpoint_count() {
         match client.member_status(index).await {

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use grpc::{Status, Stream, StreamSender};
+use grpc::{GrpcSender, GrpcStatus, GrpcStream};
 use storage::Change;
 use storage::backend::{Done, Feed};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::backend::ValueCodec;
-use crate::client::{Client, prefix_end};
+use crate::client::{EtcdClient, prefix_end};
 use crate::key_space::KeySpace;
 use crate::load::{load, stored_record};
 use crate::messages::{
-    Event, WatchAction, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
+    KeyEvent, WatchAction, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
 
 /// Interval of progress requests while a reader waits for a revision.
@@ -36,7 +36,7 @@ pub(crate) enum WatchState {
 
 /// The task that watches etcd and feeds the working set.
 pub(crate) struct WatchTask {
-    pub(crate) client: Client,
+    pub(crate) client: EtcdClient,
     pub(crate) keys: KeySpace,
     pub(crate) codec: Arc<dyn ValueCodec>,
     pub(crate) feed: Feed,
@@ -86,7 +86,7 @@ impl WatchTask {
     }
 
     /// Replaces the working set with etcd's current state, because events were missed.
-    async fn reload(&self) -> Result<(), Status> {
+    async fn reload(&self) -> Result<(), GrpcStatus> {
         tracing::warn!("events that were not received are compacted; loading all objects again");
         let loaded = load(&self.client, &self.keys, &self.codec).await?;
         self.feed.reload(loaded.revision, loaded.records);
@@ -94,7 +94,7 @@ impl WatchTask {
     }
 
     /// Feeds the events of one stream until it ends.
-    async fn follow(&mut self, mut stream: Stream<WatchRequest, WatchResponse>) -> WatchEnd {
+    async fn follow(&mut self, mut stream: GrpcStream<WatchRequest, WatchResponse>) -> WatchEnd {
         let directory = self.keys.directory();
         let create = WatchCreateRequest {
             range_end: prefix_end(directory.as_bytes()),
@@ -142,7 +142,7 @@ impl WatchTask {
     }
 
     /// Feeds one response. Events of a response in several fragments are fed together: they may have one revision.
-    fn receive(&self, response: WatchResponse, fragments: &mut Vec<Event>) -> Option<WatchEnd> {
+    fn receive(&self, response: WatchResponse, fragments: &mut Vec<KeyEvent>) -> Option<WatchEnd> {
         if response.compact_revision > 0 {
             return Some(WatchEnd::Compacted);
         }
@@ -168,7 +168,7 @@ impl WatchTask {
         None
     }
 
-    fn change(&self, event: Event) -> Option<Done> {
+    fn change(&self, event: KeyEvent) -> Option<Done> {
         let is_deletion = event.is_deletion();
         let kv = event.kv?;
         if is_deletion {
@@ -182,6 +182,6 @@ impl WatchTask {
     }
 }
 
-async fn ask_progress(sender: &StreamSender<WatchRequest>) -> Result<(), Status> {
+async fn ask_progress(sender: &GrpcSender<WatchRequest>) -> Result<(), GrpcStatus> {
     sender.send(&WatchRequest { action: Some(WatchAction::Progress(WatchProgressRequest {})) }).await
 }

@@ -13,11 +13,11 @@ use prost::Message;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
-use crate::connect::{ConnectTimes, RequestBody, connect};
-use crate::endpoint::Endpoint;
+use crate::connect::{CallBody, ConnectTimes, connect};
+use crate::endpoint::GrpcEndpoint;
 use crate::frame::{self, FrameReader};
-use crate::status::{Code, Status};
-use crate::stream::Stream;
+use crate::status::{GrpcCode, GrpcStatus};
+use crate::stream::GrpcStream;
 
 const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("portcullis-grpc/", env!("CARGO_PKG_VERSION")));
@@ -28,8 +28,8 @@ const UNSENT_MESSAGES: usize = 16;
 /// Endpoints, limits and intervals of a channel.
 #[derive(Clone, Debug)]
 pub struct ChannelConfig {
-    /// At least one.
-    pub endpoints: Vec<Endpoint>,
+    /// Tried in this order; there must be at least one.
+    pub endpoints: Vec<GrpcEndpoint>,
     /// Maximum time to open a connection.
     pub dial_timeout: Duration,
     /// Idle time after which the connection is checked with a ping.
@@ -42,7 +42,7 @@ pub struct ChannelConfig {
 
 impl ChannelConfig {
     /// The intervals of kube-apiserver's etcd client.
-    pub fn new(endpoints: Vec<Endpoint>) -> Self {
+    pub fn new(endpoints: Vec<GrpcEndpoint>) -> Self {
         ChannelConfig {
             endpoints,
             dial_timeout: Duration::from_secs(20),
@@ -78,21 +78,22 @@ struct SharedChannel {
 
 #[derive(Debug)]
 struct EndpointConnection {
-    endpoint: Endpoint,
+    endpoint: GrpcEndpoint,
     origin: String,
     /// The lock is held while a connection is opened, so that concurrent calls share one attempt.
-    sender: Mutex<Option<SendRequest<RequestBody>>>,
+    sender: Mutex<Option<SendRequest<CallBody>>>,
 }
 
 impl EndpointConnection {
     /// A sender for a connection that was open a moment ago; opens one if there is none.
-    async fn sender(&self, times: ConnectTimes) -> Result<SendRequest<RequestBody>, Status> {
+    async fn sender(&self, times: ConnectTimes) -> Result<SendRequest<CallBody>, GrpcStatus> {
         let mut current = self.sender.lock().await;
         if let Some(sender) = current.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(sender.clone());
         }
         *current = None;
-        let failed = |error| Status::not_sent(format!("cannot connect to {}: {error}", self.endpoint.url()));
+        let failed =
+            |error| GrpcStatus::not_sent(format!("cannot connect to {}: {error}", self.endpoint.url()));
         let sender = connect(&self.endpoint, times).await.map_err(failed)?;
         *current = Some(sender.clone());
         Ok(sender)
@@ -102,7 +103,7 @@ impl EndpointConnection {
 impl Channel {
     /// Connections are opened by the first call.
     pub fn new(config: ChannelConfig) -> Channel {
-        let connection = |endpoint: &Endpoint| EndpointConnection {
+        let connection = |endpoint: &GrpcEndpoint| EndpointConnection {
             endpoint: endpoint.clone(),
             origin: endpoint.origin(),
             sender: Mutex::default(),
@@ -111,7 +112,6 @@ impl Channel {
         Channel { shared: Arc::new(SharedChannel { config, connections, preferred: AtomicUsize::new(0) }) }
     }
 
-    /// Number of endpoints.
     pub fn endpoint_count(&self) -> usize {
         self.shared.connections.len()
     }
@@ -123,10 +123,10 @@ impl Channel {
         request: &Q,
         retry: Retry,
         allowed: Duration,
-    ) -> Result<A, Status> {
+    ) -> Result<A, GrpcStatus> {
         let message = frame::encode(request)?;
         let deadline = Instant::now() + allowed;
-        let mut failure = Status::not_sent("no endpoint is configured");
+        let mut failure = GrpcStatus::not_sent("no endpoint is configured");
         for (index, connection) in self.in_order() {
             match self.unary_on(connection, path, &message, deadline).await {
                 Ok(answer) => {
@@ -147,10 +147,10 @@ impl Channel {
         path: &'static str,
         request: &Q,
         allowed: Duration,
-    ) -> Result<A, Status> {
+    ) -> Result<A, GrpcStatus> {
         let message = frame::encode(request)?;
         let Some(connection) = self.shared.connections.get(index) else {
-            return Err(Status::not_sent("there is no such endpoint"));
+            return Err(GrpcStatus::not_sent("there is no such endpoint"));
         };
         self.unary_on(connection, path, &message, Instant::now() + allowed).await
     }
@@ -161,8 +161,8 @@ impl Channel {
         &self,
         path: &'static str,
         headers: &HeaderMap,
-    ) -> Result<Stream<Q, A>, Status> {
-        let mut failure = Status::not_sent("no endpoint is configured");
+    ) -> Result<GrpcStream<Q, A>, GrpcStatus> {
+        let mut failure = GrpcStatus::not_sent("no endpoint is configured");
         for (index, connection) in self.in_order() {
             match self.stream_on(connection, path, headers).await {
                 Ok(stream) => {
@@ -181,15 +181,15 @@ impl Channel {
         connection: &EndpointConnection,
         path: &'static str,
         headers: &HeaderMap,
-    ) -> Result<Stream<Q, A>, Status> {
+    ) -> Result<GrpcStream<Q, A>, GrpcStatus> {
         let mut sender = connection.sender(self.times()).await?;
-        let not_ready = |error| Status::not_sent(format!("{}: {error}", connection.endpoint.url()));
+        let not_ready = |error| GrpcStatus::not_sent(format!("{}: {error}", connection.endpoint.url()));
         sender.ready().await.map_err(not_ready)?;
         let (messages, body) = mpsc::channel(UNSENT_MESSAGES);
-        let mut request = request(connection, path, RequestBody::Messages(body))?;
+        let mut request = request(connection, path, CallBody::Messages(body))?;
         request.headers_mut().extend(headers.clone());
         let response = sender.send_request(request);
-        Ok(Stream::new(messages, response, self.shared.config.max_message))
+        Ok(GrpcStream::new(messages, response, self.shared.config.max_message))
     }
 
     fn times(&self) -> ConnectTimes {
@@ -211,8 +211,8 @@ impl Channel {
     }
 
     /// Reports whether a call that failed at one endpoint may be made at the next. Later calls begin there in any case.
-    fn tries_next(&self, index: usize, status: &Status, retry: Retry) -> bool {
-        if status.code != Code::Unavailable {
+    fn tries_next(&self, index: usize, status: &GrpcStatus, retry: Retry) -> bool {
+        if status.code != GrpcCode::Unavailable {
             return false;
         }
         self.prefer((index + 1) % self.endpoint_count().max(1));
@@ -225,19 +225,22 @@ impl Channel {
         path: &'static str,
         message: &Bytes,
         deadline: Instant,
-    ) -> Result<A, Status> {
+    ) -> Result<A, GrpcStatus> {
         let url = connection.endpoint.url();
-        let too_late = |may_have_run| Status {
+        let too_late = |may_have_run| GrpcStatus {
             may_have_run,
-            ..Status::new(Code::DeadlineExceeded, format!("{url}: the call took longer than its time limit"))
+            ..GrpcStatus::new(
+                GrpcCode::DeadlineExceeded,
+                format!("{url}: the call took longer than its time limit"),
+            )
         };
         let ready = async {
             let mut sender = connection.sender(self.times()).await?;
-            sender.ready().await.map_err(|error| Status::not_sent(format!("{url}: {error}")))?;
+            sender.ready().await.map_err(|error| GrpcStatus::not_sent(format!("{url}: {error}")))?;
             Ok(sender)
         };
         let mut sender = tokio::time::timeout_at(deadline, ready).await.map_err(|_| too_late(false))??;
-        let mut request = request(connection, path, RequestBody::Message(Some(message.clone())))?;
+        let mut request = request(connection, path, CallBody::Message(Some(message.clone())))?;
         let left = deadline.saturating_duration_since(Instant::now());
         if let Ok(left) = HeaderValue::try_from(format!("{}m", left.as_millis().clamp(1, 99_999_999))) {
             request.headers_mut().insert("grpc-timeout", left);
@@ -247,9 +250,9 @@ impl Channel {
                 let message = format!("{url}: {}", with_source(&error));
                 // hyper returns a request that it could not write as cancelled.
                 if error.is_canceled() {
-                    Status::not_sent(message)
+                    GrpcStatus::not_sent(message)
                 } else {
-                    Status::new(Code::Unavailable, message)
+                    GrpcStatus::new(GrpcCode::Unavailable, message)
                 }
             };
             let response = sender.send_request(request).await.map_err(broken)?;
@@ -262,8 +265,8 @@ impl Channel {
 fn request(
     connection: &EndpointConnection,
     path: &str,
-    body: RequestBody,
-) -> Result<Request<RequestBody>, Status> {
+    body: CallBody,
+) -> Result<Request<CallBody>, GrpcStatus> {
     Request::builder()
         .method(Method::POST)
         .version(Version::HTTP_2)
@@ -272,22 +275,26 @@ fn request(
         .header("te", "trailers")
         .header("user-agent", USER_AGENT)
         .body(body)
-        .map_err(|error| Status::not_sent(format!("invalid request: {error}")))
+        .map_err(|error| GrpcStatus::not_sent(format!("invalid request: {error}")))
 }
 
 /// Checks the headers of a response: an error that came before any message is there.
-pub(crate) fn check_headers<B>(response: &Response<B>) -> Result<(), Status> {
-    if let Some(status) = Status::read(response.headers()) {
+pub(crate) fn check_headers<B>(response: &Response<B>) -> Result<(), GrpcStatus> {
+    if let Some(status) = GrpcStatus::read(response.headers()) {
         return status;
     }
-    if response.status() == http::StatusCode::OK { Ok(()) } else { Err(Status::of_http(response.status())) }
+    if response.status() == http::StatusCode::OK {
+        Ok(())
+    } else {
+        Err(GrpcStatus::of_http(response.status()))
+    }
 }
 
 /// Reads the only message of a response and its trailers.
 async fn single_message<A: Message + Default>(
     response: Response<Incoming>,
     max_message: usize,
-) -> Result<A, Status> {
+) -> Result<A, GrpcStatus> {
     check_headers(&response)?;
     let mut body = response.into_body();
     let mut reader = FrameReader::new(max_message);
@@ -295,7 +302,7 @@ async fn single_message<A: Message + Default>(
     let mut trailers = None;
     while let Some(frame) = body.frame().await {
         let broken = |error| {
-            Status::new(Code::Unavailable, format!("the answer was cut off: {}", with_source(&error)))
+            GrpcStatus::new(GrpcCode::Unavailable, format!("the answer was cut off: {}", with_source(&error)))
         };
         match frame.map_err(broken)?.into_data() {
             Ok(data) => {
@@ -307,12 +314,11 @@ async fn single_message<A: Message + Default>(
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
     }
-    match trailers.as_ref().and_then(Status::read) {
-        Some(Ok(())) => {
-            message.ok_or_else(|| Status::new(Code::Internal, "the server answered without a message"))
-        }
+    match trailers.as_ref().and_then(GrpcStatus::read) {
+        Some(Ok(())) => message
+            .ok_or_else(|| GrpcStatus::new(GrpcCode::Internal, "the server answered without a message")),
         Some(Err(status)) => Err(status),
-        None => Err(Status::new(Code::Unavailable, "the answer ended without a status")),
+        None => Err(GrpcStatus::new(GrpcCode::Unavailable, "the answer ended without a status")),
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 
-use crate::endpoint::{Address, Endpoint};
+use crate::endpoint::{Address, GrpcEndpoint};
 
 /// Flow control windows: large, because lists are, and one peer on a trusted network is not to be slowed down.
 const WINDOW: u32 = 16 << 20;
@@ -32,12 +32,12 @@ pub(crate) struct ConnectTimes {
 
 /// The body of a request: one message, or messages as they are sent to a stream.
 #[derive(Debug)]
-pub(crate) enum RequestBody {
+pub(crate) enum CallBody {
     Message(Option<Bytes>),
     Messages(mpsc::Receiver<Bytes>),
 }
 
-impl Body for RequestBody {
+impl Body for CallBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -46,24 +46,22 @@ impl Body for RequestBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match self.get_mut() {
-            RequestBody::Message(message) => {
-                Poll::Ready(message.take().map(|message| Ok(Frame::data(message))))
-            }
-            RequestBody::Messages(messages) => {
+            CallBody::Message(message) => Poll::Ready(message.take().map(|message| Ok(Frame::data(message)))),
+            CallBody::Messages(messages) => {
                 messages.poll_recv(context).map(|message| message.map(|message| Ok(Frame::data(message))))
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, RequestBody::Message(None))
+        matches!(self, CallBody::Message(None))
     }
 }
 
 pub(crate) async fn connect(
-    endpoint: &Endpoint,
+    endpoint: &GrpcEndpoint,
     times: ConnectTimes,
-) -> io::Result<SendRequest<RequestBody>> {
+) -> io::Result<SendRequest<CallBody>> {
     let connecting = async {
         match &endpoint.address {
             Address::Unix(path) => handshake(UnixStream::connect(path).await?, times).await,
@@ -80,7 +78,7 @@ pub(crate) async fn connect(
     tokio::time::timeout(times.dial, connecting).await.unwrap_or_else(|_| Err(too_late()))
 }
 
-async fn handshake<S>(stream: S, times: ConnectTimes) -> io::Result<SendRequest<RequestBody>>
+async fn handshake<S>(stream: S, times: ConnectTimes) -> io::Result<SendRequest<CallBody>>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {

@@ -1,19 +1,17 @@
-//! Addresses of servers and the TLS files for them.
+//! Addresses of the servers to connect to.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::Uri;
 use http::uri::Scheme;
-use rustls::crypto::aws_lc_rs;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::{self, PemObject};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
 
 /// Why an endpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum EndpointError {
+pub enum GrpcEndpointError {
     #[error("`{url}` is no endpoint: {why}")]
     Url { url: String, why: &'static str },
     #[error("cannot read `{}`: {source}", path.display())]
@@ -28,71 +26,9 @@ pub enum EndpointError {
     Tls(#[from] rustls::Error),
 }
 
-/// The files for TLS connections.
-#[derive(Clone, Debug, Default)]
-pub struct TlsFiles {
-    /// Certificate authorities of the servers; the system's if `None`.
-    pub ca: Option<PathBuf>,
-    /// The client certificate, which needs [`TlsFiles::key`].
-    pub certificate: Option<PathBuf>,
-    pub key: Option<PathBuf>,
-}
-
-impl TlsFiles {
-    /// Loads the files. The result is used for the endpoints that begin with `https://`.
-    pub fn load(&self) -> Result<Arc<ClientConfig>, EndpointError> {
-        let mut roots = RootCertStore::empty();
-        for certificate in self.authorities()? {
-            roots.add(certificate)?;
-        }
-        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
-        let mut config = match (&self.certificate, &self.key) {
-            (None, None) => builder.with_no_client_auth(),
-            (Some(certificate), Some(key)) => {
-                let no_key = |error| pem_error(key, "private key", error);
-                let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(no_key)?;
-                builder.with_client_auth_cert(certificates(certificate)?, private)?
-            }
-            _ => return Err(EndpointError::HalfIdentity),
-        };
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(Arc::new(config))
-    }
-
-    fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, EndpointError> {
-        if let Some(path) = &self.ca {
-            return certificates(path);
-        }
-        let loaded = rustls_native_certs::load_native_certs();
-        match loaded.errors.first() {
-            Some(error) if loaded.certs.is_empty() => Err(EndpointError::SystemRoots(error.to_string())),
-            _ => Ok(loaded.certs),
-        }
-    }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, EndpointError> {
-    std::fs::read(path).map_err(|source| EndpointError::File { path: path.to_owned(), source })
-}
-
-fn pem_error(path: &Path, what: &'static str, _: pem::Error) -> EndpointError {
-    EndpointError::Pem { path: path.to_owned(), what }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, EndpointError> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(path)?).collect();
-    let found = found.map_err(|error| pem_error(path, "certificate", error))?;
-    if found.is_empty() {
-        return Err(EndpointError::Pem { path: path.to_owned(), what: "certificate" });
-    }
-    Ok(found)
-}
-
 /// A server to connect to.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub struct GrpcEndpoint {
     /// The text that it was parsed from, for messages.
     url: String,
     pub(crate) address: Address,
@@ -104,15 +40,15 @@ pub(crate) enum Address {
     Unix(PathBuf),
 }
 
-impl Endpoint {
+impl GrpcEndpoint {
     /// Parses `http://HOST:PORT`, `https://HOST:PORT` (which needs `tls`) or `unix:///PATH`.
-    pub fn parse(url: &str, tls: Option<&Arc<ClientConfig>>) -> Result<Endpoint, EndpointError> {
-        let wrong = |why| EndpointError::Url { url: url.to_owned(), why };
+    pub fn parse(url: &str, tls: Option<&Arc<ClientConfig>>) -> Result<GrpcEndpoint, GrpcEndpointError> {
+        let wrong = |why| GrpcEndpointError::Url { url: url.to_owned(), why };
         if let Some(path) = url.strip_prefix("unix://") {
             if !path.starts_with('/') {
                 return Err(wrong("the path of a Unix socket must be absolute"));
             }
-            return Ok(Endpoint { url: url.to_owned(), address: Address::Unix(path.into()) });
+            return Ok(GrpcEndpoint { url: url.to_owned(), address: Address::Unix(path.into()) });
         }
         let uri: Uri = url.parse().map_err(|_| wrong("it is not a URL such as https://127.0.0.1:2379"))?;
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -132,7 +68,7 @@ impl Endpoint {
             _ => return Err(wrong("its scheme must be http, https or unix")),
         };
         let port = uri.port_u16().unwrap_or(default_port);
-        Ok(Endpoint { url: url.to_owned(), address: Address::Tcp { host, port, tls } })
+        Ok(GrpcEndpoint { url: url.to_owned(), address: Address::Tcp { host, port, tls } })
     }
 
     /// The text that the endpoint was parsed from.

@@ -3,17 +3,17 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 
-use crate::status::{Code, Status};
+use crate::status::{GrpcCode, GrpcStatus};
 
 const PREFIX: usize = 5;
 
 /// Encodes a message with its prefix.
-pub(crate) fn encode(message: &impl Message) -> Result<Bytes, Status> {
+pub(crate) fn encode(message: &impl Message) -> Result<Bytes, GrpcStatus> {
     let length = message.encoded_len();
     let Ok(prefix) = u32::try_from(length) else {
-        return Err(Status {
+        return Err(GrpcStatus {
             may_have_run: false,
-            ..Status::new(Code::InvalidArgument, "the request is too large")
+            ..GrpcStatus::new(GrpcCode::InvalidArgument, "the request is too large")
         });
     };
     let mut buffer = BytesMut::with_capacity(PREFIX + length);
@@ -42,12 +42,12 @@ impl FrameReader {
     }
 
     /// The next message that has arrived completely.
-    pub(crate) fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Status> {
+    pub(crate) fn next<M: Message + Default>(&mut self) -> Result<Option<M>, GrpcStatus> {
         let Some((prefix, _)) = self.buffer.split_first_chunk::<PREFIX>() else { return Ok(None) };
         let [compressed, length @ ..] = *prefix;
         if compressed != 0 {
-            return Err(Status::new(
-                Code::Unimplemented,
+            return Err(GrpcStatus::new(
+                GrpcCode::Unimplemented,
                 "the server sent a compressed message, which was not asked for",
             ));
         }
@@ -55,7 +55,7 @@ impl FrameReader {
         if length > self.max_message {
             let limit = self.max_message;
             let message = format!("the server sent a message of {length} bytes, and the limit is {limit}");
-            return Err(Status::new(Code::ResourceExhausted, message));
+            return Err(GrpcStatus::new(GrpcCode::ResourceExhausted, message));
         }
         let missing = (PREFIX + length).saturating_sub(self.buffer.len());
         if missing > 0 {
@@ -65,8 +65,9 @@ impl FrameReader {
         }
         self.buffer.advance(PREFIX);
         let message = self.buffer.split_to(length).freeze();
-        let undecodable =
-            |error| Status::new(Code::Internal, format!("the server's message cannot be decoded: {error}"));
+        let undecodable = |error| {
+            GrpcStatus::new(GrpcCode::Internal, format!("the server's message cannot be decoded: {error}"))
+        };
         M::decode(message).map(Some).map_err(undecodable)
     }
 }

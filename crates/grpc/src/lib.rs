@@ -1,8 +1,8 @@
 //! A gRPC client: unary calls and bidirectional streams over HTTP/2 with `prost` messages, to one of several endpoints.
 //!
 //! - [`Channel`] holds at most one connection per endpoint and makes calls on the first that works.
-//! - [`Stream`] is a bidirectional stream.
-//! - [`Status`] is a failed call. Its `may_have_run` says whether the request can have been executed, which decides whether a
+//! - [`GrpcStream`] is a bidirectional stream.
+//! - [`GrpcStatus`] is a failed call. Its `may_have_run` says whether the request can have been executed, which decides whether a
 //!   write may be repeated.
 //!
 //! ```no_run
@@ -28,8 +28,10 @@ mod endpoint;
 mod frame;
 mod status;
 mod stream;
+mod tls;
 
 pub use channel::{Channel, ChannelConfig, Retry};
-pub use endpoint::{Endpoint, EndpointError, TlsFiles};
-pub use status::{Code, Status};
-pub use stream::{Stream, StreamSender};
+pub use endpoint::{GrpcEndpoint, GrpcEndpointError};
+pub use status::{GrpcCode, GrpcStatus};
+pub use stream::{GrpcSender, GrpcStream};
+pub use tls::TlsFiles;

@@ -1,4 +1,4 @@
-//! Bidirectional streams.
+//! Bidirectional streams of messages.
 
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -12,20 +12,20 @@ use tokio::sync::mpsc;
 
 use crate::channel::{check_headers, with_source};
 use crate::frame::{self, FrameReader};
-use crate::status::{Code, Status};
+use crate::status::{GrpcCode, GrpcStatus};
 
 type Responding = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
 
 /// A bidirectional stream of messages. Dropping it ends the stream.
-pub struct Stream<Q, A> {
-    messages: StreamSender<Q>,
+pub struct GrpcStream<Q, A> {
+    messages: GrpcSender<Q>,
     received: Received,
     reader: FrameReader,
     answers: PhantomData<fn() -> A>,
 }
 
 /// The sending half of a stream; clones send to the same stream.
-pub struct StreamSender<Q> {
+pub struct GrpcSender<Q> {
     messages: mpsc::Sender<Bytes>,
     requests: PhantomData<fn(Q)>,
 }
@@ -34,43 +34,43 @@ enum Received {
     /// The response's headers have not arrived.
     Headers(Responding),
     Body(Incoming),
-    Ended(Result<(), Status>),
+    Ended(Result<(), GrpcStatus>),
 }
 
-impl<Q, A> std::fmt::Debug for Stream<Q, A> {
+impl<Q, A> std::fmt::Debug for GrpcStream<Q, A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Stream").finish_non_exhaustive()
     }
 }
 
-impl<Q> std::fmt::Debug for StreamSender<Q> {
+impl<Q> std::fmt::Debug for GrpcSender<Q> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StreamSender").finish_non_exhaustive()
     }
 }
 
-impl<Q> Clone for StreamSender<Q> {
+impl<Q> Clone for GrpcSender<Q> {
     fn clone(&self) -> Self {
-        StreamSender { messages: self.messages.clone(), requests: PhantomData }
+        GrpcSender { messages: self.messages.clone(), requests: PhantomData }
     }
 }
 
-impl<Q: Message> StreamSender<Q> {
+impl<Q: Message> GrpcSender<Q> {
     /// Sends a message; waits while too many are unsent.
-    pub async fn send(&self, message: &Q) -> Result<(), Status> {
+    pub async fn send(&self, message: &Q) -> Result<(), GrpcStatus> {
         let message = frame::encode(message)?;
-        self.messages.send(message).await.map_err(|_| Status::not_sent("the stream has ended"))
+        self.messages.send(message).await.map_err(|_| GrpcStatus::not_sent("the stream has ended"))
     }
 }
 
-impl<Q: Message, A: Message + Default> Stream<Q, A> {
+impl<Q: Message, A: Message + Default> GrpcStream<Q, A> {
     pub(crate) fn new(
         messages: mpsc::Sender<Bytes>,
         response: impl Future<Output = hyper::Result<Response<Incoming>>> + Send + 'static,
         max_message: usize,
     ) -> Self {
-        Stream {
-            messages: StreamSender { messages, requests: PhantomData },
+        GrpcStream {
+            messages: GrpcSender { messages, requests: PhantomData },
             received: Received::Headers(Box::pin(response)),
             reader: FrameReader::new(max_message),
             answers: PhantomData,
@@ -78,13 +78,13 @@ impl<Q: Message, A: Message + Default> Stream<Q, A> {
     }
 
     /// The sending half. The stream stays open until all of them are dropped or the server ends it.
-    pub fn sender(&self) -> StreamSender<Q> {
+    pub fn sender(&self) -> GrpcSender<Q> {
         self.messages.clone()
     }
 
     /// The next message; `None` if the server has ended the stream without an error. Cancel safe: dropping the future loses no
     /// message.
-    pub async fn next(&mut self) -> Result<Option<A>, Status> {
+    pub async fn next(&mut self) -> Result<Option<A>, GrpcStatus> {
         loop {
             if let Some(message) = self.reader.next()? {
                 return Ok(Some(message));
@@ -97,7 +97,7 @@ impl<Q: Message, A: Message + Default> Stream<Q, A> {
                             Err(status) => Received::Ended(Err(status)),
                         },
                         Err(error) => {
-                            Received::Ended(Err(Status::new(Code::Unavailable, with_source(&error))))
+                            Received::Ended(Err(GrpcStatus::new(GrpcCode::Unavailable, with_source(&error))))
                         }
                     };
                 }
@@ -105,13 +105,13 @@ impl<Q: Message, A: Message + Default> Stream<Q, A> {
                     Some(Ok(frame)) => match frame.into_data() {
                         Ok(data) => self.reader.push(&data),
                         Err(frame) => {
-                            let status = frame.into_trailers().ok().as_ref().and_then(Status::read);
+                            let status = frame.into_trailers().ok().as_ref().and_then(GrpcStatus::read);
                             self.received = Received::Ended(status.unwrap_or_else(without_status));
                         }
                     },
                     Some(Err(error)) => {
                         let broken = format!("the stream broke: {}", with_source(&error));
-                        self.received = Received::Ended(Err(Status::new(Code::Unavailable, broken)));
+                        self.received = Received::Ended(Err(GrpcStatus::new(GrpcCode::Unavailable, broken)));
                     }
                     None => self.received = Received::Ended(without_status()),
                 },
@@ -121,6 +121,6 @@ impl<Q: Message, A: Message + Default> Stream<Q, A> {
     }
 }
 
-fn without_status() -> Result<(), Status> {
-    Err(Status::new(Code::Unavailable, "the stream ended without a status"))
+fn without_status() -> Result<(), GrpcStatus> {
+    Err(GrpcStatus::new(GrpcCode::Unavailable, "the stream ended without a status"))
 }

@@ -142,7 +142,7 @@ impl Feed {
     }
 
     /// Replaces the content of a store that missed changes. Every watch ends as lagged: its events up to `revision` are unknown.
-    pub fn reload(&self, revision: u64, records: Vec<Stored>) {
+    pub fn reload(&self, revision: u64, records: Vec<StoredRecord>) {
         self.0.load(revision, 0, records);
         self.0.watchers.wake_all();
     }

@@ -78,12 +78,12 @@ impl Watchers {
     /// Makes every watcher examine the history, in which events that it needs may be missing: it ends as lagged then.
     pub(crate) fn wake_all(&self) {
         let scopes = self.lock();
-        let notified: Vec<_> = scopes.tickets.values().flat_map(BTreeMap::values).cloned().collect();
+        let notified: Vec<_> = scopes.wakeups.values().flat_map(BTreeMap::values).cloned().collect();
         drop(scopes);
-        for ticket in notified {
+        for wakeup in notified {
             // The lowest revision: a watcher examines from where it is.
-            let _ = ticket.pending.compare_exchange(NOTHING, 1, Ordering::AcqRel, Ordering::Relaxed);
-            ticket.wake.notify_one();
+            let _ = wakeup.pending.compare_exchange(NOTHING, 1, Ordering::AcqRel, Ordering::Relaxed);
+            wakeup.wake.notify_one();
         }
     }
 

@@ -1,16 +1,20 @@
 //! The backend against a real etcd: several stores, broken connections, compaction, leases.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-#[path = "../../../storage/tests/store/etcd_process.rs"]
 mod etcd_process;
+#[path = "../../../storage/tests/store/fixture.rs"]
+mod fixture;
 mod proxy;
+#[macro_use]
+#[path = "../../../storage/tests/store/suite.rs"]
+mod suite;
 
 use std::time::Duration;
 
-use etcd::client::Client;
+use etcd::client::EtcdClient;
 use etcd::messages::{PutRequest, RangeRequest, Request, TxnRequest};
 use etcd_process::EtcdProcess;
-use grpc::{Channel, ChannelConfig, Endpoint};
+use grpc::{Channel, ChannelConfig, GrpcEndpoint};
 use proxy::Proxy;
 use storage::{
     Change, ChangeKind, CommitError, Expect, Record, Store, StoreOptions, WatchError, WatchFrom, Write,
@@ -49,13 +53,13 @@ fn value(store: &Store, name: &str) -> Option<String> {
     store.get(&key(name)).map(|entry| String::from_utf8_lossy(&entry.facts).into_owned())
 }
 
-fn client(etcd: &EtcdProcess) -> Client {
-    Client::new(Channel::new(etcd.channel()), Duration::from_secs(5))
+fn client(etcd: &EtcdProcess) -> EtcdClient {
+    EtcdClient::new(Channel::new(etcd.channel()), Duration::from_secs(5))
 }
 
 /// A channel configuration that notices a broken connection soon.
 fn channel(urls: &[&str]) -> ChannelConfig {
-    let endpoints = urls.iter().map(|url| Endpoint::parse(url, None).unwrap()).collect();
+    let endpoints = urls.iter().map(|url| GrpcEndpoint::parse(url, None).unwrap()).collect();
     ChannelConfig { dial_timeout: Duration::from_secs(1), ..ChannelConfig::new(endpoints) }
 }
 
@@ -266,4 +270,14 @@ async fn old_revisions_are_compacted_while_several_servers_run() {
     let error = client.range(&at_first).await.unwrap_err();
     assert!(etcd::client::is_compacted(&error), "{error}");
     assert_eq!(value(&one, "a").as_deref(), Some("2"));
+}
+
+async fn started() -> Option<(EtcdProcess, etcd::EtcdBackend)> {
+    let process = EtcdProcess::start().await?;
+    let backend = process.backend();
+    Some((process, backend))
+}
+
+every_backend! {
+    etcd_process_backend: started().await;
 }

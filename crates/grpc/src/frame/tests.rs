@@ -33,7 +33,7 @@ fn messages_are_read_from_data_that_is_cut_anywhere() {
 fn a_message_beyond_the_limit_is_refused_before_it_arrives() {
     let mut reader = FrameReader::new(10);
     reader.push(&[0, 0, 0, 0, 11]);
-    assert_eq!(reader.next::<Text>().unwrap_err().code, Code::ResourceExhausted);
+    assert_eq!(reader.next::<Text>().unwrap_err().code, GrpcCode::ResourceExhausted);
     let mut reader = FrameReader::new(11);
     reader.push(&[0, 0, 0, 0, 11]);
     assert_eq!(reader.next::<Text>(), Ok(None));
@@ -43,8 +43,8 @@ fn a_message_beyond_the_limit_is_refused_before_it_arrives() {
 fn compressed_and_undecodable_messages_are_errors() {
     let mut reader = FrameReader::new(10);
     reader.push(&[1, 0, 0, 0, 0]);
-    assert_eq!(reader.next::<Text>().unwrap_err().code, Code::Unimplemented);
+    assert_eq!(reader.next::<Text>().unwrap_err().code, GrpcCode::Unimplemented);
     let mut reader = FrameReader::new(10);
     reader.push(&[0, 0, 0, 0, 2, 0x0a, 9]);
-    assert_eq!(reader.next::<Text>().unwrap_err().code, Code::Internal);
+    assert_eq!(reader.next::<Text>().unwrap_err().code, GrpcCode::Internal);
 }

@@ -33,7 +33,7 @@ pub(super) fn rejected_lists(schema: &Schema, map: &Map) -> &'static [&'static s
     rule.map_or(&[], |(_, lists, _)| *lists)
 }
 
-/// What the fate of an empty field depends on besides its property.
+/// The facts, besides its property, that decide whether an empty field is dropped.
 #[derive(Clone, Copy)]
 pub(super) struct DropContext {
     /// The group is stored as JSON, which preserves empty lists that protobuf drops.

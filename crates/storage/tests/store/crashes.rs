@@ -10,8 +10,9 @@ use storage::{
     WatchError, WatchFrom,
 };
 
+use crate::dice::Dice;
 use crate::disk::Disk;
-use crate::fixture::{Dice, body, delete, key, put};
+use crate::fixture::{body, delete, key, put};
 
 const ALL: &str = "/registry/core/things/";
 

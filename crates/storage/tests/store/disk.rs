@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use redb::StorageBackend;
 use storage::embedded::StoreLocation;
 
-use crate::fixture::Dice;
+use crate::dice::Dice;
 
 /// A simulated disk for one store. Clones are the same disk.
 #[derive(Debug, Clone, Default)]

@@ -2,8 +2,9 @@
 
 use storage::{CommitError, Embedded, Expect, Store, StoreOptions, WatchFrom};
 
+use crate::dice::Dice;
 use crate::disk::Disk;
-use crate::fixture::{Dice, create, key, now, put, update};
+use crate::fixture::{create, key, now, put, update};
 
 const ALL: &str = "/registry/core/things/";
 

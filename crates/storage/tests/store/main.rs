@@ -2,12 +2,28 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod crashes;
+mod dice;
 mod disk;
 mod embedded;
-mod etcd_process;
 mod faults;
 mod fixture;
 mod migration;
 mod quota;
 mod shared;
+#[macro_use]
 mod suite;
+
+use shared::Service;
+use storage::Memory;
+
+fn embedded() -> (tempfile::TempDir, storage::Embedded) {
+    let directory = tempfile::tempdir().unwrap();
+    let backend = storage::Embedded::at(directory.path().join("store"));
+    (directory, backend)
+}
+
+every_backend! {
+    memory: Some(((), Memory::new()));
+    embedded_directory: Some(embedded());
+    shared_service: Some(((), Service::default().backend()));
+}

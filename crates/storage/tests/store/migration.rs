@@ -8,8 +8,9 @@ use redb::{Builder, Database, TableDefinition};
 use storage::embedded::StoreLocation as _;
 use storage::{Embedded, OpenError, ReadError, Store, StoreOptions, StoredEntries, WatchError, WatchFrom};
 
+use crate::dice::Dice;
 use crate::disk::Disk;
-use crate::fixture::{Dice, at, create, now, remove, update};
+use crate::fixture::{at, create, now, remove, update};
 
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 const NEW: &str = "/registry/things/";

@@ -1,26 +1,24 @@
-//! The tests that every backend must pass. A new backend adds one line at the end.
+//! The tests that every backend must pass: `every_backend!` runs them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use storage::{
-    Backend, Change, ChangeKind, CommitError, Expect, ListAt, ListRequest, Memory, ReadError, Record, Store,
+    Backend, Change, ChangeKind, CommitError, Expect, ListAt, ListRequest, ReadError, Record, Store,
     StoreOptions, WatchError, WatchFrom, Write, WritePriority,
 };
 
-use crate::etcd_process::EtcdProcess;
 use crate::fixture::{
     Time, at, body, conflict, create, delete, describe, key, now, put, record, remove, shard_end, update,
 };
-use crate::shared::Service;
 
 const ALL: &str = "/registry/core/things/";
 
-async fn open(backend: impl Backend) -> Store {
+pub(crate) async fn open(backend: impl Backend) -> Store {
     Store::open(backend, StoreOptions { shard_end, ..StoreOptions::default() }).await.unwrap()
 }
 
-async fn an_empty_store_is_at_revision_1_and_the_first_write_gets_2(backend: impl Backend) {
+pub(crate) async fn an_empty_store_is_at_revision_1_and_the_first_write_gets_2(backend: impl Backend) {
     let store = open(backend).await;
     assert_eq!(store.revision(), 1);
     let page = store.list(ListRequest::all(ALL)).await.unwrap();
@@ -31,7 +29,7 @@ async fn an_empty_store_is_at_revision_1_and_the_first_write_gets_2(backend: imp
     assert_eq!(at(&store, ALL, 1).await.unwrap(), [""; 0]);
 }
 
-async fn a_write_happens_only_in_the_expected_state(backend: impl Backend) {
+pub(crate) async fn a_write_happens_only_in_the_expected_state(backend: impl Backend) {
     let store = open(backend).await;
     let a = key("a");
     assert_eq!(conflict(store.commit(put(&a, Expect::Revision(1), "x")).await), None);
@@ -52,7 +50,7 @@ async fn a_write_happens_only_in_the_expected_state(backend: impl Backend) {
     assert_eq!(again.revision, 5);
 }
 
-async fn entries_carry_their_revision_and_deletions_theirs(backend: impl Backend) {
+pub(crate) async fn entries_carry_their_revision_and_deletions_theirs(backend: impl Backend) {
     let store = open(backend).await;
     let created = store.commit(put(&key("a"), Expect::Absent, "1")).await.unwrap();
     assert_eq!(created.entry.body, body("1", 2));
@@ -67,7 +65,7 @@ async fn entries_carry_their_revision_and_deletions_theirs(backend: impl Backend
     assert_eq!(deleted.entry.record(), record("1"));
 }
 
-async fn lists_are_ordered_bounded_and_confined_to_their_scope(backend: impl Backend) {
+pub(crate) async fn lists_are_ordered_bounded_and_confined_to_their_scope(backend: impl Backend) {
     let store = open(backend).await;
     for name in ["ns1/b", "ns1/a", "ns2/a", "ns10/a", "ns1/c"] {
         create(&store, name, "1").await;
@@ -97,7 +95,7 @@ async fn lists_are_ordered_bounded_and_confined_to_their_scope(backend: impl Bac
     assert!(seen.is_sorted());
 }
 
-async fn a_list_at_a_revision_shows_what_was_there(backend: impl Backend) {
+pub(crate) async fn a_list_at_a_revision_shows_what_was_there(backend: impl Backend) {
     let store = open(backend).await;
     let mut states = vec![(1, Vec::new())];
     for step in ["+a", "+c", "~a", "+b", "-c", "~b", "-a", "+c", "~c", "-b", "+a"] {
@@ -125,7 +123,7 @@ async fn a_list_at_a_revision_shows_what_was_there(backend: impl Backend) {
     }
 }
 
-async fn paging_is_consistent_while_others_write(backend: impl Backend) {
+pub(crate) async fn paging_is_consistent_while_others_write(backend: impl Backend) {
     let store = open(backend).await;
     for number in 0..100 {
         create(&store, &format!("{number:03}"), "old").await;
@@ -155,7 +153,7 @@ async fn paging_is_consistent_while_others_write(backend: impl Backend) {
     assert!(seen.is_sorted_by(|a, b| a.key < b.key) && seen.iter().all(|entry| entry.facts == "old"));
 }
 
-async fn compacted_and_future_revisions_are_refused(backend: impl Backend) {
+pub(crate) async fn compacted_and_future_revisions_are_refused(backend: impl Backend) {
     let store = open(backend).await;
     for value in ["1", "2", "3", "4"] {
         update(&store, "a", value).await;
@@ -175,7 +173,7 @@ async fn compacted_and_future_revisions_are_refused(backend: impl Backend) {
     assert_eq!(update(&store, "a", "5").await, 6);
 }
 
-async fn old_revisions_go_with_time(backend: impl Backend) {
+pub(crate) async fn old_revisions_go_with_time(backend: impl Backend) {
     let time = Time::default();
     let store = Store::open(backend, time.options()).await.unwrap();
     create(&store, "a", "1").await;
@@ -191,7 +189,7 @@ async fn old_revisions_go_with_time(backend: impl Backend) {
     assert_eq!(now(&store, ALL).await, ["a=4"]);
 }
 
-async fn old_revisions_go_with_their_number(backend: impl Backend) {
+pub(crate) async fn old_revisions_go_with_their_number(backend: impl Backend) {
     let options = StoreOptions { retain_revisions: 32, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     for number in 0..200 {
@@ -201,7 +199,7 @@ async fn old_revisions_go_with_their_number(backend: impl Backend) {
     assert_eq!(at(&store, ALL, 201 - 30).await.unwrap().len(), 3);
 }
 
-async fn old_revisions_go_with_their_size(backend: impl Backend) {
+pub(crate) async fn old_revisions_go_with_their_size(backend: impl Backend) {
     let options = StoreOptions { retain_bytes: 100_000, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let first = create(&store, "a", "small").await;
@@ -213,7 +211,7 @@ async fn old_revisions_go_with_their_size(backend: impl Backend) {
     assert_eq!(at(&store, ALL, store.revision() - 2).await.unwrap().len(), 1);
 }
 
-async fn a_watch_tells_what_its_scope_covers(backend: impl Backend) {
+pub(crate) async fn a_watch_tells_what_its_scope_covers(backend: impl Backend) {
     let store = open(backend).await;
     create(&store, "ns1/a", "1").await;
     let mut all = store.watch(ALL, WatchFrom::Now).unwrap();
@@ -244,7 +242,7 @@ async fn a_watch_tells_what_its_scope_covers(backend: impl Backend) {
     assert_eq!(store.watches(), 0);
 }
 
-async fn events_are_shared_and_know_what_was_before(backend: impl Backend) {
+pub(crate) async fn events_are_shared_and_know_what_was_before(backend: impl Backend) {
     let store = open(backend).await;
     let mut one = store.watch(ALL, WatchFrom::Now).unwrap();
     let mut two = store.watch(ALL, WatchFrom::Now).unwrap();
@@ -262,7 +260,7 @@ async fn events_are_shared_and_know_what_was_before(backend: impl Backend) {
     }
 }
 
-async fn all_watchers_see_one_order(backend: impl Backend) {
+pub(crate) async fn all_watchers_see_one_order(backend: impl Backend) {
     let store = open(backend).await;
     let mut watches: Vec<_> = (0..3).map(|_| store.watch(ALL, WatchFrom::Now).unwrap()).collect();
     let mut narrow = store.watch("/registry/core/things/3/", WatchFrom::Now).unwrap();
@@ -298,7 +296,7 @@ async fn all_watchers_see_one_order(backend: impl Backend) {
     }
 }
 
-async fn a_slow_watcher_is_ended_and_the_others_are_not(backend: impl Backend) {
+pub(crate) async fn a_slow_watcher_is_ended_and_the_others_are_not(backend: impl Backend) {
     let options = StoreOptions { history_events: 100, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let mut slow = store.watch(ALL, WatchFrom::Now).unwrap();
@@ -315,7 +313,7 @@ async fn a_slow_watcher_is_ended_and_the_others_are_not(backend: impl Backend) {
     assert_eq!(elsewhere.next().await.unwrap().entry.facts, "1");
 }
 
-async fn history_is_bounded_by_bytes_too(backend: impl Backend) {
+pub(crate) async fn history_is_bounded_by_bytes_too(backend: impl Backend) {
     let options = StoreOptions { history_bytes: 100_000, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let mut slow = store.watch(ALL, WatchFrom::Now).unwrap();
@@ -325,7 +323,7 @@ async fn history_is_bounded_by_bytes_too(backend: impl Backend) {
     assert_eq!(slow.next().await.unwrap_err(), WatchError::Lagged);
 }
 
-async fn a_watch_knows_how_far_it_is(backend: impl Backend) {
+pub(crate) async fn a_watch_knows_how_far_it_is(backend: impl Backend) {
     let store = open(backend).await;
     let mut watch = store.watch("/registry/core/things/mine/", WatchFrom::Now).unwrap();
     assert!(watch.try_next().unwrap().is_none());
@@ -343,7 +341,7 @@ async fn a_watch_knows_how_far_it_is(backend: impl Backend) {
     assert_eq!(watch.progress(), later);
 }
 
-async fn a_list_and_its_watch_leave_nothing_out(backend: impl Backend) {
+pub(crate) async fn a_list_and_its_watch_leave_nothing_out(backend: impl Backend) {
     let store = open(backend).await;
     let writer = tokio::spawn({
         let store = store.clone();
@@ -367,7 +365,7 @@ async fn a_list_and_its_watch_leave_nothing_out(backend: impl Backend) {
     assert_eq!(store.revision(), 301);
 }
 
-async fn concurrent_increments_are_all_counted(backend: impl Backend) {
+pub(crate) async fn concurrent_increments_are_all_counted(backend: impl Backend) {
     let store = open(backend).await;
     create(&store, "counter", "0").await;
     let tasks: Vec<_> = (0..8)
@@ -397,7 +395,7 @@ async fn concurrent_increments_are_all_counted(backend: impl Backend) {
     assert_eq!(store.revision(), 202);
 }
 
-async fn limits_are_enforced(backend: impl Backend) {
+pub(crate) async fn limits_are_enforced(backend: impl Backend) {
     let options = StoreOptions { max_key: 40, max_record: 100, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let fits = Record { body: vec![b'x'; 90].into(), revision_at: 90, facts: vec![b'f'; 10].into() };
@@ -423,7 +421,7 @@ async fn limits_are_enforced(backend: impl Backend) {
     assert_eq!(store.revision(), 2);
 }
 
-async fn a_closed_store_refuses_writes_and_ends_watches(backend: impl Backend) {
+pub(crate) async fn a_closed_store_refuses_writes_and_ends_watches(backend: impl Backend) {
     let store = open(backend).await;
     let mut watch = store.watch(ALL, WatchFrom::Now).unwrap();
     create(&store, "a", "1").await;
@@ -436,7 +434,7 @@ async fn a_closed_store_refuses_writes_and_ends_watches(backend: impl Backend) {
     assert_eq!(store.get(&key("a")).unwrap().facts, "1");
 }
 
-async fn a_watch_wakes_from_waiting(backend: impl Backend) {
+pub(crate) async fn a_watch_wakes_from_waiting(backend: impl Backend) {
     let store = open(backend).await;
     let mut watch = store.watch(ALL, WatchFrom::Now).unwrap();
     let waiting = tokio::spawn(async move { watch.next().await.unwrap().revision });
@@ -457,7 +455,7 @@ macro_rules! suite {
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $case() {
                     let Some((_store, backend)) = $make else { return };
-                    super::$case(backend).await;
+                    crate::suite::$case(backend).await;
                 }
             )*
         }
@@ -491,23 +489,4 @@ macro_rules! every_backend {
             a_watch_wakes_from_waiting,
         );)*
     };
-}
-
-fn embedded() -> (tempfile::TempDir, storage::Embedded) {
-    let directory = tempfile::tempdir().unwrap();
-    let backend = storage::Embedded::at(directory.path().join("store"));
-    (directory, backend)
-}
-
-async fn started_etcd() -> Option<(EtcdProcess, etcd::EtcdBackend)> {
-    let process = EtcdProcess::start().await?;
-    let backend = process.backend();
-    Some((process, backend))
-}
-
-every_backend! {
-    memory: Some(((), Memory::new()));
-    embedded: Some(embedded());
-    shared: Some(((), Service::default().backend()));
-    with_etcd: started_etcd().await;
 }

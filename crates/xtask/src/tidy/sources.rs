@@ -8,10 +8,11 @@ use anyhow::{Context, Result};
 /// The only file that commits to the store, outside the store itself.
 const WRITER: &str = "crates/server/src/write.rs";
 
-/// Where private keys may be held: those that sign tokens, and the serving certificate's on its way into TLS.
-const KEY_HOLDERS: [&str; 4] = [
+/// Where private keys may be held: those that sign tokens, and those of certificates on their way into TLS.
+const KEY_HOLDERS: [&str; 5] = [
     "crates/authn/src/tokens.rs",
     "crates/authn/src/tokens/",
+    "crates/grpc/src/tls.rs",
     "crates/server/src/pki.rs",
     "crates/server/src/tls.rs",
 ];

@@ -1,4 +1,4 @@
-//! An etcd process for the suite.
+//! An etcd process for the tests.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use etcd::{EtcdBackend, EtcdConfig, ValueCodec};
-use grpc::{Channel, ChannelConfig, Endpoint};
+use grpc::{Channel, ChannelConfig, GrpcEndpoint};
 use storage::Record;
 use tempfile::TempDir;
 
@@ -50,7 +50,7 @@ impl EtcdProcess {
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start `{program}` (set PORTCULLIS_ETCD): {error}"));
         let started = EtcdProcess { child, url: client, _data: data };
-        let probe = etcd::Client::new(Channel::new(started.channel()), Duration::from_secs(1));
+        let probe = etcd::EtcdClient::new(Channel::new(started.channel()), Duration::from_secs(1));
         for _ in 0..300 {
             if probe
                 .range(&etcd::messages::RangeRequest { key: "a".into(), ..Default::default() })
@@ -65,7 +65,7 @@ impl EtcdProcess {
     }
 
     pub(crate) fn channel(&self) -> ChannelConfig {
-        ChannelConfig::new(vec![Endpoint::parse(&self.url, None).unwrap()])
+        ChannelConfig::new(vec![GrpcEndpoint::parse(&self.url, None).unwrap()])
     }
 
     pub(crate) fn backend(&self) -> EtcdBackend {
@@ -77,6 +77,7 @@ pub(crate) fn config(channel: ChannelConfig) -> EtcdConfig {
     EtcdConfig {
         channel,
         prefix: "/registry".to_owned(),
+        store_root: "/registry".to_owned(),
         codec: Arc::new(RecordCodec),
         compaction_interval: Duration::ZERO,
         call_timeout: Duration::from_secs(10),

@@ -1,0 +1,76 @@
+//! The TLS configuration of a client from files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::{self, PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::endpoint::GrpcEndpointError;
+
+/// The files for TLS connections.
+#[derive(Clone, Debug, Default)]
+pub struct TlsFiles {
+    /// Certificate authorities of the servers; the system's if `None`.
+    pub ca: Option<PathBuf>,
+    /// The client certificate, which needs [`TlsFiles::key`].
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// Loads the files. The result is used for the endpoints that begin with `https://`.
+    pub fn load(&self) -> Result<Arc<ClientConfig>, GrpcEndpointError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in self.authorities()? {
+            roots.add(certificate)?;
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots);
+        let mut config = match (&self.certificate, &self.key) {
+            (None, None) => builder.with_no_client_auth(),
+            (Some(certificate), Some(key)) => {
+                let no_key = |error| pem_error(key, "private key", error);
+                let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(no_key)?;
+                builder.with_client_auth_cert(certificates(certificate)?, private)?
+            }
+            _ => return Err(GrpcEndpointError::HalfIdentity),
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, GrpcEndpointError> {
+        if let Some(path) = &self.ca {
+            return certificates(path);
+        }
+        let loaded = rustls_native_certs::load_native_certs();
+        match loaded.errors.first() {
+            Some(error) if loaded.certs.is_empty() => Err(GrpcEndpointError::SystemRoots(error.to_string())),
+            _ => Ok(loaded.certs),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, GrpcEndpointError> {
+    std::fs::read(path).map_err(|source| GrpcEndpointError::File { path: path.to_owned(), source })
+}
+
+fn pem_error(path: &Path, what: &'static str, _: pem::Error) -> GrpcEndpointError {
+    GrpcEndpointError::Pem { path: path.to_owned(), what }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, GrpcEndpointError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(path)?).collect();
+    let found = found.map_err(|error| pem_error(path, "certificate", error))?;
+    if found.is_empty() {
+        return Err(GrpcEndpointError::Pem { path: path.to_owned(), what: "certificate" });
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;
