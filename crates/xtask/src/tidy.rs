@@ -66,6 +66,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for document in &documents {
         complaints.extend(documents::paths(document, &tree));
         complaints.extend(documents::links(document, &tree, |path| read(path).ok()));
+        complaints.extend(documents::items(document, |path| read(path).ok()));
     }
 
     let sources = sources::read(root)?;

@@ -129,6 +129,37 @@ pub(super) fn paths(document: &Document, tree: &Tree) -> Vec<String> {
     complaints
 }
 
+/// Every item that a document names with its file, as in "`parse` in `crates/a/src/b.rs`" or "`Reader::next` (`crates/a/src/b.rs`)", is
+/// declared in that file. `text` returns the content of a file.
+pub(super) fn items(document: &Document, text: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let prose = prose(&document.text).map(|(_, line)| line.trim()).collect::<Vec<_>>().join(" ");
+    let parts: Vec<&str> = prose.split('`').collect();
+    let mut complaints = Vec::new();
+    for named in parts.windows(3).skip(1).step_by(2) {
+        let &[item, " in " | " (", file] = named else { continue };
+        let is_item = item.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | ':'));
+        if !is_item || !file.starts_with("crates/") || !file.ends_with(".rs") {
+            continue;
+        }
+        let name = item.rsplit(':').next().unwrap_or_default();
+        if text(file).is_some_and(|source| !declares(&source, name)) {
+            complaints.push(format!("{}: `{item}` is not declared in `{file}`", document.path));
+        }
+    }
+    complaints
+}
+
+/// Reports whether a source declares a function, type, constant, module or macro with this name.
+fn declares(source: &str, name: &str) -> bool {
+    const KEYWORDS: [&str; 9] =
+        ["fn", "struct", "enum", "trait", "type", "const", "static", "mod", "macro_rules!"];
+    let ends_name = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    KEYWORDS.iter().any(|keyword| {
+        let declaration = format!("{keyword} {name}");
+        source.match_indices(&declaration).any(|(at, _)| source.get(at + declaration.len()..).is_some_and(ends_name))
+    })
+}
+
 /// `crates/NAME/` of a file in that crate; the first two folders elsewhere too.
 fn package_folder(path: &str) -> &str {
     let end = path.match_indices('/').nth(1).map_or(0, |(at, _)| at + 1);

@@ -1,4 +1,4 @@
-use super::{Document, Tree, anchors, is_document, links, paths};
+use super::{Document, Tree, anchors, is_document, items, links, paths};
 
 fn document(path: &str, text: &str) -> Document {
     Document { path: path.to_owned(), text: text.to_owned() }
@@ -51,6 +51,19 @@ fn a_relative_link_must_lead_to_a_file_and_its_anchor_to_a_heading() {
     let own = |path: &str| (path == "docs/a.md").then(|| "# Top\n".to_owned());
     assert!(links(&document("docs/a.md", "[up](#top)"), &tree, own).is_empty());
     assert_eq!(links(&document("docs/a.md", "[up](#bottom)"), &tree, own).len(), 1);
+}
+
+#[test]
+fn an_item_that_is_named_with_its_file_must_be_declared_there() {
+    let source = |path: &str| (path == "crates/a/src/b.rs").then(|| "struct Reader;\nfn next<T>() {}".to_owned());
+    let check = |text: &str| items(&document("docs/x.md", text), source);
+    assert!(check("`Reader::next` in `crates/a/src/b.rs`, `Reader` (`crates/a/src/b.rs`)").is_empty());
+    assert!(check("see `next`\n  in `crates/a/src/b.rs`; `portcullis up` in `crates/a/src/b.rs`").is_empty());
+    assert_eq!(
+        check("`Read` in `crates/a/src/b.rs`"),
+        ["docs/x.md: `Read` is not declared in `crates/a/src/b.rs`"]
+    );
+    assert_eq!(check("`Reader::skip`\n(`crates/a/src/b.rs`)").len(), 1);
 }
 
 #[test]
