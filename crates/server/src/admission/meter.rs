@@ -134,9 +134,9 @@ struct MetricFamilies<'a> {
 }
 
 impl MetricFamilies<'_> {
-    fn name(self, before: &str, after: &str) -> String {
-        let word = if self.manifests { "manifest_" } else { "" };
-        format!("{before}{word}{after}")
+    /// The name of a metric; `{manifest}` in the template is where the counterparts have `manifest_`.
+    fn name(self, template: &str) -> String {
+        template.replace("{manifest}", if self.manifests { "manifest_" } else { "" })
     }
 
     fn help(self, stability: &str, help: &str) -> String {
@@ -173,7 +173,7 @@ impl WebhookMeter {
     fn new(families: MetricFamilies<'_>) -> Result<Self, prometheus::Error> {
         Ok(WebhookMeter {
             durations: families.histogram(
-                &families.name("apiserver_admission_", "webhook_admission_duration_seconds"),
+                &families.name("apiserver_admission_{manifest}webhook_admission_duration_seconds"),
                 &families.help(
                     "STABLE",
                     "Admission webhook latency histogram in seconds, identified by name and broken out for each operation and API resource and type (validate or admit).",
@@ -192,7 +192,7 @@ impl WebhookMeter {
                 )?)
             },
             requests: families.counter(
-                &families.name("apiserver_admission_", "webhook_request_total"),
+                &families.name("apiserver_admission_{manifest}webhook_request_total"),
                 &families.help(
                     "ALPHA",
                     "Admission webhook request total, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify whether the request was rejected or not and an HTTP status code. Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
@@ -200,7 +200,7 @@ impl WebhookMeter {
                 &["code", "name", "operation", "rejected", "type"],
             )?,
             rejections: families.counter(
-                &families.name("apiserver_admission_", "webhook_rejection_count"),
+                &families.name("apiserver_admission_{manifest}webhook_rejection_count"),
                 &families.help(
                     "ALPHA",
                     "Admission webhook rejection count, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify an error type (calling_webhook_error or apiserver_internal_error if an error occurred; no_error otherwise) and optionally a non-zero rejection code if the webhook rejects the request with an HTTP status code (honored by the apiserver when the code is greater or equal to 400). Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
@@ -208,7 +208,7 @@ impl WebhookMeter {
                 &["error_type", "name", "operation", "rejection_code", "type"],
             )?,
             fail_open: families.counter(
-                &families.name("apiserver_admission_", "webhook_fail_open_count"),
+                &families.name("apiserver_admission_{manifest}webhook_fail_open_count"),
                 &families.help(
                     "ALPHA",
                     "Admission webhook fail open count, identified by name and broken out for each admission type (validating or admit).",
@@ -245,7 +245,7 @@ impl PolicyMeter {
     fn new(families: MetricFamilies<'_>) -> Result<Self, prometheus::Error> {
         Ok(PolicyMeter {
             checks: families.counter(
-                &families.name("apiserver_validating_admission_", "policy_check_total"),
+                &families.name("apiserver_validating_admission_{manifest}policy_check_total"),
                 &families.help(
                     "BETA",
                     "Validation admission policy check total, labeled by policy and further identified by binding and enforcement action taken.",
@@ -253,7 +253,7 @@ impl PolicyMeter {
                 POLICY_LABELS,
             )?,
             check_seconds: families.histogram(
-                &families.name("apiserver_validating_admission_", "policy_check_duration_seconds"),
+                &families.name("apiserver_validating_admission_{manifest}policy_check_duration_seconds"),
                 &families.help(
                     "BETA",
                     "Validation admission latency for individual validation expressions in seconds, labeled by policy and further including binding and enforcement action taken.",
@@ -262,7 +262,7 @@ impl PolicyMeter {
                 POLICY_BUCKETS,
             )?,
             mutation_checks: families.counter(
-                &families.name("apiserver_mutating_admission_", "policy_check_total"),
+                &families.name("apiserver_mutating_admission_{manifest}policy_check_total"),
                 &families.help(
                     "ALPHA",
                     "Mutation admission policy check total, labeled by policy and further identified by binding.",
@@ -270,7 +270,7 @@ impl PolicyMeter {
                 MUTATION_LABELS,
             )?,
             mutation_seconds: families.histogram(
-                &families.name("apiserver_mutating_admission_", "policy_check_duration_seconds"),
+                &families.name("apiserver_mutating_admission_{manifest}policy_check_duration_seconds"),
                 &families.help(
                     "ALPHA",
                     "Mutation admission latency for individual mutation expressions in seconds, labeled by policy and binding.",
