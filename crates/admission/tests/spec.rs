@@ -136,7 +136,7 @@ impl World {
     fn ask(&self, request: &str) -> String {
         let mut words = request.splitn(5, ' ');
         let mut word = || words.next().unwrap_or_else(|| panic!("{request}"));
-        let (user, operation, path, place, rest) = (word(), word(), word(), word(), word());
+        let (user, operation, path, object_name, rest) = (word(), word(), word(), word(), word());
         let (object, old) = match rest.split_once(" was ") {
             Some((object, old)) => (object, Some(read(old))),
             None => (rest, None),
@@ -149,7 +149,7 @@ impl World {
         let (group, version, resource) = (*group, *version, *resource);
         let row = kinds::table::all().find(|row| row.group == group && row.plural == resource).unwrap();
         let kind = GroupVersionKind::new(group, version, row.kind);
-        let (namespace, name) = place.split_once('/').unwrap();
+        let (namespace, name) = object_name.split_once('/').unwrap();
         let namespace = namespace.trim_matches('-');
         let complete = |mut object: Value| {
             object.set_at(&["apiVersion"], kind.api_version());

@@ -7,6 +7,12 @@ use value::Str;
 use crate::user::{User, names, service_account};
 
 /// The user of a request. Only this crate can create one. Cheap to clone.
+///
+/// ```compile_fail,E0423
+/// fn forged(inner: std::sync::Arc<authn::User>) -> authn::Caller {
+///     authn::Caller(inner)
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller(Arc<CallerInner>);
 

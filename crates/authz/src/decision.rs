@@ -103,6 +103,12 @@ impl AuthorizerDecision {
 }
 
 /// Proof that the chain allowed a request. Only the chain can create one.
+///
+/// ```compile_fail,E0624
+/// fn forged(caller: authn::Caller, attributes: authz::AuthorizationAttributes, reason: authz::DecisionReason) -> authz::Permit {
+///     authz::Permit::new(caller, attributes, reason)
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Permit {
     caller: Caller,

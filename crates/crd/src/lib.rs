@@ -41,7 +41,7 @@
 //! let crd = crd::CustomResourceDefinition::read(&object, &source, |_, _| None);
 //! let text = br#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"},"replicas":4}"#;
 //! let thing = value::json::parse(text).unwrap();
-//! let found = crd.versions[0].compiled().validate_create(&thing, crd::Bounds::NONE);
+//! let found = crd.versions[0].compiled().validate_create(&thing, crd::ValidationBounds::NONE);
 //! let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
 //! assert_eq!(errors, ["replicas: Invalid value: 4: replicas in body should be less than or equal to 3"]);
 //! ```

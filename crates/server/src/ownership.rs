@@ -381,7 +381,7 @@ pub async fn configure(
 }
 
 /// Restores managed fields that mutating admission made invalid and returns a warning for the client.
-pub fn mend(object: &mut Value, before: Option<Value>) -> Option<String> {
+pub fn restore_invalid_managed_fields(object: &mut Value, before: Option<Value>) -> Option<String> {
     if object.at(MANAGED_FIELDS) == before.as_ref() {
         return None;
     }
@@ -392,7 +392,7 @@ pub fn mend(object: &mut Value, before: Option<Value>) -> Option<String> {
     ))
 }
 
-/// A copy of the managed fields, for a later call of [`mend`].
+/// A copy of the managed fields, for a later call of [`restore_invalid_managed_fields`].
 pub fn managed_fields(object: &Value) -> Option<Value> {
     object.at(MANAGED_FIELDS).cloned()
 }

@@ -1,7 +1,7 @@
 //! The write path: mutate, prepare, validate, admit, store.
 //!
-//! `Draft` → [`Mutated`] → [`Admitted`] → [`WriteOutcome`]: only the previous stage can construct each type, so a write that skips a stage
-//! does not compile. Deletions, bindings and evictions have proof types of their own ([`admitted`]). `mutate` and `admit` are files of
+//! `Draft` → [`Mutated`] → [`Admitted`] → [`WriteOutcome`]: only its own stage can construct [`Mutated`] and [`Admitted`], and each
+//! stage needs the result of the one before, so a write that skips a stage does not compile. Deletions, bindings and evictions have proof types of their own ([`admitted`]). `mutate` and `admit` are files of
 //! their own; this one stores, and is the only file that commits to the store (a tidy check enforces that), both for client requests and
 //! for writes of this process.
 

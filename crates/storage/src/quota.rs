@@ -99,7 +99,7 @@ impl Quota {
             tracing::error!(
                 live_bytes = live,
                 quota_bytes = self.limit,
-                "the store is full: only deletions, smaller updates and system writes are accepted; delete objects or raise --quota-backend-bytes"
+                "the store is full: only deletions, updates that need no space, and writes that free space or run the cluster are accepted; delete objects or raise --quota-backend-bytes"
             );
         }
     }

@@ -165,9 +165,9 @@ const MAX_DIGITS: usize = 20;
 /// The decimal digits of `number`, written to the end of `text`.
 fn digits(mut number: u64, text: &mut [u8; MAX_DIGITS]) -> &[u8] {
     let mut used = 0;
-    for place in text.iter_mut().rev() {
+    for byte in text.iter_mut().rev() {
         // A remainder modulo ten fits a byte.
-        *place = b'0' + (number % 10) as u8;
+        *byte = b'0' + (number % 10) as u8;
         number /= 10;
         used += 1;
         if number == 0 {

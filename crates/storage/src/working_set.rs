@@ -1,4 +1,4 @@
-//! All live entries, the recent events, and their watchers: one consistent state in memory.
+//! All live entries, the recent events, and their watchers: one consistent state in memory, like kube-apiserver's watch cache.
 //!
 //! One lock guards the state. Readers hold it while they copy a few references, the feeding backend while it moves
 //! prepared entries into their tables.

@@ -152,11 +152,11 @@ impl Map {
         let mut repeated = Vec::new();
         if !entries.is_sorted_by(|(a, _), (b, _)| a < b) {
             entries.sort_by(|(a, _), (b, _)| a.cmp(b)); // stable: of equal keys the last stays last
-            entries.dedup_by(|later, kept| {
-                let same = later.0 == kept.0;
+            entries.dedup_by(|later, earlier| {
+                let same = later.0 == earlier.0;
                 if same {
                     repeated.push(later.0.clone());
-                    std::mem::swap(later, kept);
+                    std::mem::swap(later, earlier);
                 }
                 same
             });

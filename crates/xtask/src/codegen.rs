@@ -53,7 +53,9 @@ pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()>
     let target = root.join(SCHEMA);
     if check {
         if fs::read_to_string(&target).unwrap_or_default() != text {
-            bail!("`{SCHEMA}` is not what the definitions and facts give; run `cargo xtask codegen`");
+            bail!(
+                "`{SCHEMA}` is not what the definitions and facts give; run `cargo xtask codegen --definitions PATH`"
+            );
         }
         return Ok(());
     }

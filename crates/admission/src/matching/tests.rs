@@ -18,10 +18,10 @@ fn fake_cluster() -> FakeCluster {
 /// Matches a request, written like `CREATE apps/v1/deployments/scale team/web`, with `-` for no namespace.
 fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Option<MatchedResource>, String> {
     let words: Vec<&str> = request.split(' ').collect();
-    let [operation, path, place] = words.as_slice() else { panic!("{request}") };
+    let [operation, path, object_name] = words.as_slice() else { panic!("{request}") };
     let mut path = path.split('/');
     let (group, version, resource) = (path.next().unwrap(), path.next().unwrap(), path.next().unwrap());
-    let (namespace, name) = place.split_once('/').unwrap();
+    let (namespace, name) = object_name.split_once('/').unwrap();
     let read = |text: &str| (!text.is_empty()).then(|| yaml::read(text.as_bytes()).unwrap().value);
     let (object, old) = (read(object), read(old));
     let (user, options) = (User::named("u"), Value::Null);

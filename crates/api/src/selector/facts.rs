@@ -24,8 +24,8 @@ impl Facts {
             entry(&mut out, key, value);
         }
         let length = u32::try_from(out.len() - 4).unwrap_or(u32::MAX);
-        for (place, byte) in out.iter_mut().zip(length.to_le_bytes()) {
-            *place = byte;
+        for (target, byte) in out.iter_mut().zip(length.to_le_bytes()) {
+            *target = byte;
         }
         for (key, value) in fields {
             entry(&mut out, key, value);

@@ -179,7 +179,7 @@ impl AstValidation<'_> {
                     ),
                 ),
                 Ok(_) => {}
-                Err((place, message)) => self.report(place.unwrap_or(id), message),
+                Err((wrong, message)) => self.report(wrong.unwrap_or(id), message),
             }
         }
     }

@@ -144,8 +144,8 @@ impl<'a> Eval<'a, '_> {
     }
 
     fn set_slot(&mut self, slot: usize, value: VariableSlot<'a>) {
-        if let Some(place) = self.slots.get_mut(slot) {
-            *place = value;
+        if let Some(variable) = self.slots.get_mut(slot) {
+            *variable = value;
         }
     }
 

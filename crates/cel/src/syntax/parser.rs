@@ -437,9 +437,9 @@ impl<'s> Parser<'s> {
                 }
                 expr
             }
-            Err((place, message)) => {
-                let location = self.nodes.location(place);
-                let offset = self.nodes.offset(place);
+            Err((wrong, message)) => {
+                let location = self.nodes.location(wrong);
+                let offset = self.nodes.offset(wrong);
                 self.nodes.delete(id);
                 let id = self.nodes.id(offset);
                 self.issues.report(location, message);

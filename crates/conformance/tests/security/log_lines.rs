@@ -22,7 +22,7 @@ async fn control_characters_of_clients_are_escaped_in_the_log() {
     admin.send(Method::GET, path, &agent, bytes::Bytes::new()).await.unwrap();
     admin.get(&format!("{path}?timeout=1%0Aforged")).await.unwrap();
     eventually(SOON, async || {
-        let said = server.log().contains("names an owner inside of one");
+        let said = server.log().contains("must not reference a namespaced owner");
         said.then_some(()).ok_or_else(|| Problem::new("the garbage collector has not said anything"))
     })
     .await

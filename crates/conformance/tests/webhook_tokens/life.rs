@@ -67,16 +67,16 @@ async fn a_token_is_invalid_without_its_account_and_not_issued_without_permissio
 #[tokio::test]
 async fn the_account_and_permissions_of_the_server_are_restored_after_deletion() {
     let (_server, client) = serve(&[ON]).await;
-    let places = [
+    let paths = [
         OWN_ACCOUNT.to_owned(),
         format!("{ROLES}/system:webhook-auth"),
         format!("{BINDINGS}/system:webhook-auth"),
     ];
-    for place in &places {
-        let uid = accepts(client.get(place).await).unwrap()["metadata"]["uid"].clone();
-        accepts(client.delete(place).await).unwrap();
+    for path in &paths {
+        let uid = accepts(client.get(path).await).unwrap()["metadata"]["uid"].clone();
+        accepts(client.delete(path).await).unwrap();
         eventually(Duration::from_secs(10), async || {
-            let back = accepts(client.get(place).await)?;
+            let back = accepts(client.get(path).await)?;
             if back["metadata"]["uid"] == uid { Err(Problem::new("still the old one")) } else { Ok(()) }
         })
         .await

@@ -217,8 +217,8 @@ impl SchemaValidator<'_> {
             }
         }
         let list = at.field("definitions");
-        for (name, crd) in schema.entries("definitions") {
-            self.schema(crd, &list.key(name), context, None);
+        for (name, inner) in schema.entries("definitions") {
+            self.schema(inner, &list.key(name), context, None);
         }
     }
 }

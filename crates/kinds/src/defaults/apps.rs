@@ -75,9 +75,9 @@ pub fn replica_set(object: &mut Value) {
 pub fn replication_controller(object: &mut Value) {
     let labels = object.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_map).cloned();
     if let Some(labels) = labels.filter(|labels| !labels.is_empty()) {
-        for place in [["spec", "selector"], ["metadata", "labels"]] {
-            if object.at(&place).and_then(Value::as_map).is_none_or(Map::is_empty) {
-                object.set_at(&place, labels.clone());
+        for path in [["spec", "selector"], ["metadata", "labels"]] {
+            if object.at(&path).and_then(Value::as_map).is_none_or(Map::is_empty) {
+                object.set_at(&path, labels.clone());
             }
         }
     }

@@ -64,9 +64,9 @@ fn keep_conditions(new: &mut Value, old: &Value, kind: &str) {
         return;
     }
     let Some(conditions) = new.at_mut(&["status", "conditions"]).and_then(Value::as_list_mut) else { return };
-    let places = conditions.iter_mut().filter(|condition| condition.text("type") == kind);
-    for (place, former) in places.zip(former) {
-        *place = former.clone();
+    let matching = conditions.iter_mut().filter(|condition| condition.text("type") == kind);
+    for (condition, former) in matching.zip(former) {
+        *condition = former.clone();
     }
 }
 

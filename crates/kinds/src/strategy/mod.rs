@@ -117,13 +117,13 @@ pub(crate) enum MetadataOnStatus {
     /// All metadata that an ordinary update may change.
     AsSent,
     /// Labels, annotations, finalizers, owner references and the deletion timestamp cannot change.
-    Kept,
+    Unchanged,
     /// The labels cannot change.
-    LabelsKept,
+    LabelsUnchanged,
     /// Labels, annotations, finalizers and owner references cannot change.
-    ApiServiceKept,
+    ApiServiceUnchanged,
     /// Only `managedFields` can change.
-    AllKept,
+    AllUnchanged,
 }
 
 /// Fills in times that a write omits: defaults that need a clock. Like other defaults they belong to the writing field manager.
@@ -189,14 +189,14 @@ pub fn prepare_update_status(
     let Some(row) = strategy else { return };
     match row.metadata {
         MetadataOnStatus::AsSent => {}
-        MetadataOnStatus::Kept => keep_metadata(new, old),
-        MetadataOnStatus::LabelsKept => keep(new, old, &["metadata", "labels"]),
-        MetadataOnStatus::ApiServiceKept => {
+        MetadataOnStatus::Unchanged => keep_metadata(new, old),
+        MetadataOnStatus::LabelsUnchanged => keep(new, old, &["metadata", "labels"]),
+        MetadataOnStatus::ApiServiceUnchanged => {
             for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
                 keep(new, old, &["metadata", field]);
             }
         }
-        MetadataOnStatus::AllKept => {
+        MetadataOnStatus::AllUnchanged => {
             let managed = new.at(&["metadata", "managedFields"]).cloned();
             keep(new, old, &["metadata"]);
             match managed {

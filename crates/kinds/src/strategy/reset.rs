@@ -46,10 +46,10 @@ pub fn reset_fields(strategy: Option<&Strategy>, subresource: &str) -> &'static 
         "status" if row.reset == Some(OwnReset::Pod) => &POD_STATUS,
         "status" => match row.metadata {
             MetadataOnStatus::AsSent => &SPEC,
-            MetadataOnStatus::LabelsKept => &SPEC_AND_LABELS,
-            MetadataOnStatus::Kept | MetadataOnStatus::ApiServiceKept | MetadataOnStatus::AllKept => {
-                &SPEC_AND_METADATA
-            }
+            MetadataOnStatus::LabelsUnchanged => &SPEC_AND_LABELS,
+            MetadataOnStatus::Unchanged
+            | MetadataOnStatus::ApiServiceUnchanged
+            | MetadataOnStatus::AllUnchanged => &SPEC_AND_METADATA,
         },
         "approval" => &SPEC_AND_CERTIFICATE,
         "finalize" => &STATUS,

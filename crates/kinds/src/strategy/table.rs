@@ -68,13 +68,13 @@ pub(crate) const MUTATING_ADMISSION_POLICY: Strategy = Strategy::NEW.generation(
 pub(crate) const MUTATING_ADMISSION_POLICY_BINDING: Strategy = Strategy::NEW.generation(SPEC);
 pub(crate) const MUTATING_WEBHOOK_CONFIGURATION: Strategy = Strategy::NEW.generation(&[&["webhooks"]]);
 pub(crate) const VALIDATING_ADMISSION_POLICY: Strategy =
-    Strategy::NEW.generation(SPEC).status().metadata(MetadataOnStatus::Kept);
+    Strategy::NEW.generation(SPEC).status().metadata(MetadataOnStatus::Unchanged);
 pub(crate) const VALIDATING_ADMISSION_POLICY_BINDING: Strategy = Strategy::NEW.generation(SPEC);
 pub(crate) const VALIDATING_WEBHOOK_CONFIGURATION: Strategy = Strategy::NEW.generation(&[&["webhooks"]]);
 pub(crate) const CUSTOM_RESOURCE_DEFINITION: Strategy =
     Strategy::NEW.generation(SPEC).status().on_create(create_crd).on_update(update_crd);
 pub(crate) const API_SERVICE: Strategy =
-    Strategy::NEW.status().metadata(MetadataOnStatus::ApiServiceKept).on_create(create_api_service);
+    Strategy::NEW.status().metadata(MetadataOnStatus::ApiServiceUnchanged).on_create(create_api_service);
 pub(crate) const CONTROLLER_REVISION: Strategy = Strategy::NEW.unconditional();
 pub(crate) const DAEMON_SET: Strategy = Strategy::NEW
     .unconditional()
@@ -90,7 +90,7 @@ pub(crate) const DEPLOYMENT: Strategy = Strategy::NEW
     .generation(&[&["spec"], &["metadata", "annotations"]])
     .gates(pod::WORKLOAD_GATES)
     .status()
-    .metadata(MetadataOnStatus::LabelsKept);
+    .metadata(MetadataOnStatus::LabelsUnchanged);
 pub(crate) const REPLICA_SET: Strategy =
     Strategy::NEW.unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES).status();
 pub(crate) const STATEFUL_SET: Strategy =
@@ -114,7 +114,8 @@ pub(crate) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy::NEW
     .on_status(certificates::update_status)
     .resets(OwnReset::SigningRequest);
 pub(crate) const CLUSTER_TRUST_BUNDLE: Strategy = Strategy::NEW;
-pub(crate) const POD_CERTIFICATE_REQUEST: Strategy = Strategy::NEW.status().metadata(MetadataOnStatus::Kept);
+pub(crate) const POD_CERTIFICATE_REQUEST: Strategy =
+    Strategy::NEW.status().metadata(MetadataOnStatus::Unchanged);
 pub(crate) const LEASE: Strategy = Strategy::NEW.creates().gates(LEASE_GATES);
 pub(crate) const ENDPOINT_SLICE: Strategy = Strategy::NEW
     .unconditional()
@@ -123,15 +124,15 @@ pub(crate) const ENDPOINT_SLICE: Strategy = Strategy::NEW
     .on_create(|slice, _| drop_topology(slice))
     .on_update(|slice, _, _| drop_topology(slice));
 pub(crate) const FLOW_SCHEMA: Strategy =
-    Strategy::NEW.unconditional().generation(SPEC).status().metadata(MetadataOnStatus::AllKept);
+    Strategy::NEW.unconditional().generation(SPEC).status().metadata(MetadataOnStatus::AllUnchanged);
 pub(crate) const PRIORITY_LEVEL_CONFIGURATION: Strategy =
-    Strategy::NEW.unconditional().generation(SPEC).status().metadata(MetadataOnStatus::AllKept);
+    Strategy::NEW.unconditional().generation(SPEC).status().metadata(MetadataOnStatus::AllUnchanged);
 pub(crate) const IP_ADDRESS: Strategy = Strategy::NEW.unconditional();
 pub(crate) const INGRESS: Strategy = Strategy::NEW.unconditional().generation(SPEC).status();
 pub(crate) const INGRESS_CLASS: Strategy = Strategy::NEW.unconditional().generation(SPEC);
 pub(crate) const NETWORK_POLICY: Strategy = Strategy::NEW.unconditional().generation(SPEC);
 pub(crate) const SERVICE_CIDR: Strategy =
-    Strategy::NEW.unconditional().status().metadata(MetadataOnStatus::Kept);
+    Strategy::NEW.unconditional().status().metadata(MetadataOnStatus::Unchanged);
 pub(crate) const RUNTIME_CLASS: Strategy = Strategy::NEW.creates();
 pub(crate) const POD_DISRUPTION_BUDGET: Strategy = Strategy::NEW.generation(SPEC).status();
 pub(crate) const CLUSTER_ROLE: Strategy = Strategy::NEW.unconditional().creates();
@@ -142,14 +143,14 @@ pub(crate) const DEVICE_CLASS: Strategy = Strategy::NEW.unconditional().generati
 pub(crate) const DEVICE_TAINT_RULE: Strategy = Strategy::NEW
     .generation(SPEC)
     .status()
-    .metadata(MetadataOnStatus::Kept)
+    .metadata(MetadataOnStatus::Unchanged)
     .on_create(resource::create_taint_rule)
     .on_update(resource::update_taint_rule)
     .stamps(resource::create_taint_rule);
 pub(crate) const RESOURCE_CLAIM: Strategy = Strategy::NEW
     .unconditional()
     .status()
-    .metadata(MetadataOnStatus::Kept)
+    .metadata(MetadataOnStatus::Unchanged)
     .gates(resource::CLAIM_GATES)
     .on_status(resource::update_claim_status);
 pub(crate) const RESOURCE_CLAIM_TEMPLATE: Strategy =
@@ -165,13 +166,13 @@ pub(crate) const RESOURCE_SLICE: Strategy = Strategy::NEW
 pub(crate) const PRIORITY_CLASS: Strategy = Strategy::NEW.unconditional().generation_on_create();
 pub(crate) const CSI_DRIVER: Strategy = Strategy::NEW.generation_on_update(SPEC);
 pub(crate) const CSI_NODE: Strategy =
-    Strategy::NEW.status().metadata(MetadataOnStatus::Kept).gates(&[&[&["status", "storageHealth"]]]);
+    Strategy::NEW.status().metadata(MetadataOnStatus::Unchanged).gates(&[&[&["status", "storageHealth"]]]);
 pub(crate) const CSI_STORAGE_CAPACITY: Strategy = Strategy::NEW;
 pub(crate) const STORAGE_CLASS: Strategy = Strategy::NEW.unconditional();
-pub(crate) const VOLUME_ATTACHMENT: Strategy = Strategy::NEW.status().metadata(MetadataOnStatus::Kept);
+pub(crate) const VOLUME_ATTACHMENT: Strategy = Strategy::NEW.status().metadata(MetadataOnStatus::Unchanged);
 pub(crate) const VOLUME_ATTRIBUTES_CLASS: Strategy = Strategy::NEW.unconditional();
 pub(crate) const STORAGE_VERSION_MIGRATION: Strategy =
-    Strategy::NEW.status().metadata(MetadataOnStatus::Kept);
+    Strategy::NEW.status().metadata(MetadataOnStatus::Unchanged);
 
 /// Alpha field: which pods may be preempted in place.
 const NODE_GATES: &[Gate] = &[&[&["spec", "podPreemptionPolicy"]]];
@@ -364,21 +365,21 @@ fn update_service_account(account: &mut Value, _: &Value, context: &StrategyCont
     create_service_account(account, context);
 }
 
-fn create_crd(definition: &mut Value, _: &StrategyContext) {
-    record_stored_version(definition);
+fn create_crd(crd: &mut Value, _: &StrategyContext) {
+    record_stored_version(crd);
 }
 
 fn update_crd(new: &mut Value, _: &Value, _: &StrategyContext) {
     record_stored_version(new);
 }
 
-fn record_stored_version(definition: &mut Value) {
-    let stored = definition.list_at(&["spec", "versions"]).iter().find(|version| version.flag("storage"));
+fn record_stored_version(crd: &mut Value) {
+    let stored = crd.list_at(&["spec", "versions"]).iter().find(|version| version.flag("storage"));
     let Some(name) = stored.map(|version| Value::from(version.text("name"))) else { return };
-    let mut versions = definition.list_at(&["status", "storedVersions"]).to_vec();
+    let mut versions = crd.list_at(&["status", "storedVersions"]).to_vec();
     if !versions.contains(&name) {
         versions.push(name);
-        definition.set_at(&["status", "storedVersions"], versions);
+        crd.set_at(&["status", "storedVersions"], versions);
     }
 }
 

@@ -382,7 +382,7 @@ fn empty_lists_that_validation_rejects_are_preserved() {
     becomes(slice, r#"{"spec":{"devices":[],"nodeName":"n"}}"#, r#"{"spec":{"nodeName":"n"}}"#);
     let claim = "resource.k8s.io/v1beta1/ResourceClaim";
     let wrapped = |request: &str| format!(r#"{{"spec":{{"devices":{{"requests":[{request}]}}}}}}"#);
-    for (sent, kept) in [
+    for (sent, expected) in [
         (
             r#"{"firstAvailable":[{"name":"s"}],"selectors":[]}"#,
             r#"{"firstAvailable":[{"name":"s"}],"selectors":[]}"#,
@@ -391,7 +391,7 @@ fn empty_lists_that_validation_rejects_are_preserved() {
         (r#"{"deviceClassName":"c","selectors":[]}"#, r#"{"deviceClassName":"c"}"#),
         (r#"{"deviceClassName":"c","firstAvailable":[],"selectors":[]}"#, r#"{"deviceClassName":"c"}"#),
     ] {
-        becomes(claim, &wrapped(sent), &wrapped(kept));
+        becomes(claim, &wrapped(sent), &wrapped(expected));
     }
 }
 

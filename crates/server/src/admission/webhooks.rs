@@ -99,7 +99,7 @@ impl WebhookTransport {
 
     async fn exchange(&self, outgoing: OutgoingReview<'_>) -> Result<WebhookReply, TransportError> {
         let located = locate(&outgoing.target.endpoint).map_err(TransportError::Unusable)?;
-        if behind::is_here(&outgoing.target.endpoint) {
+        if behind::is_own_service(&outgoing.target.endpoint) {
             return behind::ask(&self.loopback, outgoing, &located).await;
         }
         // An unusable configuration is reported before a token is requested or a service is resolved.

@@ -170,9 +170,9 @@ impl AuditLog {
             self.enqueue(bytes, batch.buffer);
             return true;
         }
-        let (written, heard) = oneshot::channel();
+        let (written, confirmation) = oneshot::channel();
         self.push(AuditLine { bytes, written: Some(written) });
-        heard.await.unwrap_or(false) || self.mode != Mode::BlockingStrict
+        confirmation.await.unwrap_or(false) || self.mode != Mode::BlockingStrict
     }
 
     /// Queues an event without waiting, since its request has ended.

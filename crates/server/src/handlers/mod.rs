@@ -1,4 +1,5 @@
-//! Request handlers, one file per verb. Every handler takes a [`crate::call::Call`], which exists only after its caller was authorized.
+//! Request handlers: a file per verb, and one for each kind of request that is no verb on an object (documents, reviews, tokens, eviction,
+//! connections to pods). Every handler takes a [`crate::call::Call`], which exists only after its caller was authorized.
 
 pub mod connect;
 pub mod create;

@@ -1,7 +1,7 @@
 use http::{HeaderMap, HeaderValue, header};
 use value::{Value, json};
 
-use super::{drop_times, manager, mend};
+use super::{drop_times, manager, restore_invalid_managed_fields};
 
 fn object(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
@@ -29,7 +29,7 @@ fn managed_fields_that_admission_broke_are_put_back() {
     let before = object(OWNED).at(&["metadata", "managedFields"]).cloned();
     let mut broken = object(OWNED);
     broken.set_at(&["metadata", "managedFields"], Value::list([object(r#"{"manager":"a"}"#)]));
-    let warning = mend(&mut broken, before.clone()).unwrap();
+    let warning = restore_invalid_managed_fields(&mut broken, before.clone()).unwrap();
     assert!(
         warning.ends_with("please fix your requests: operation must be `Apply` or `Update`"),
         "{warning}"
@@ -38,7 +38,7 @@ fn managed_fields_that_admission_broke_are_put_back() {
     // Managed fields that admission left alone, removed or changed to a valid value stay.
     for good in [OWNED.to_owned(), r#"{"data":{}}"#.to_owned(), OWNED.replace("\"a\"", "\"b\"")] {
         let mut valid = object(&good);
-        assert_eq!(mend(&mut valid, before.clone()), None);
+        assert_eq!(restore_invalid_managed_fields(&mut valid, before.clone()), None);
         assert_eq!(valid, object(&good));
     }
 }

@@ -16,6 +16,15 @@
 //! }
 //! ```
 //!
+//! An admitted object cannot be constructed outside of admission:
+//!
+//! ```compile_fail,E0451
+//! use server::write::Admitted;
+//! fn forged(other: Admitted) -> Admitted {
+//!     Admitted { ..other }
+//! }
+//! ```
+//!
 //! A deletion cannot be constructed without admission:
 //!
 //! ```compile_fail,E0451

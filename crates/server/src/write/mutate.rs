@@ -121,7 +121,7 @@ impl WriteContext<'_> {
                 }
                 let managed = ownership::managed_fields(&object);
                 self.run_mutating(call, operation, &name, Some(&mut object), old.map(|old| &**old)).await?;
-                if let Some(warning) = ownership::mend(&mut object, managed) {
+                if let Some(warning) = ownership::restore_invalid_managed_fields(&mut object, managed) {
                     call.warn(warning);
                 }
                 object

@@ -96,13 +96,13 @@ impl StoreLocation for DataDirectory {
     fn preserve(&self, format: u32) -> io::Result<()> {
         let unfinished = self.path.join(format!("{FILE}.v{format}.new"));
         remove_if_there(&unfinished)?;
-        let Some(kept) = self.name_for(format)? else { return Ok(()) };
+        let Some(preserved) = self.name_for(format)? else { return Ok(()) };
         // A hard link costs no space. If the file system does not support it, copy the file.
         if std::fs::hard_link(self.file_path(), &unfinished).is_err() {
             std::fs::copy(self.file_path(), &unfinished)?;
             File::open(&unfinished)?.sync_all()?;
         }
-        std::fs::rename(&unfinished, &kept)?;
+        std::fs::rename(&unfinished, &preserved)?;
         // If both names are links to one file, `rename` leaves both.
         remove_if_there(&unfinished)?;
         File::open(&self.path)?.sync_all()

@@ -139,11 +139,11 @@ impl Writer {
 
     fn answer(&self, accepted: Vec<Done>, answers: Vec<(DecisionSender, Result<usize, Rejection>)>, at: u64) {
         let applied = self.feed.apply(accepted);
-        for (answer, place) in answers {
-            let decision = match place {
+        for (answer, decided) in answers {
+            let decision = match decided {
                 Err(Rejection::State) => Ok(WriteDecision::Refused { at }),
                 Err(Rejection::Quota(over)) => Ok(WriteDecision::OverQuota(over)),
-                Ok(place) => match applied.events().get(place).cloned().flatten() {
+                Ok(index) => match applied.events().get(index).cloned().flatten() {
                     Some(event) => Ok(WriteDecision::Committed(event)),
                     None => Err(Unavailable("the working set did not apply the change".to_owned())),
                 },

@@ -198,9 +198,9 @@ async fn a_damaged_file_is_never_taken_for_a_good_one() {
     let good = fs::read(&file).unwrap();
     let used = good.iter().rposition(|byte| *byte != 0).unwrap();
     let mut refused = 0;
-    for place in 0..60 {
+    for part in 0..60 {
         let mut bad = good.clone();
-        let at = place * used / 60;
+        let at = part * used / 60;
         for byte in &mut bad[at..(at + 64).min(good.len())] {
             *byte ^= 0x55;
         }

@@ -101,7 +101,7 @@ proptest! {
 
     #[test]
     fn one_claim_replaced_by_anything_is_let_in_only_where_it_changes_nothing(
-        place in prop::sample::select(vec![
+        pointer in prop::sample::select(vec![
             "/iss", "/aud", "/exp", "/iat", "/sub", "/kubernetes.io", "/kubernetes.io/namespace",
             "/kubernetes.io/serviceaccount", "/kubernetes.io/attestations", "/kubernetes.io/attestationClaims",
             "/kubernetes.io/validatingWebhookConfiguration", "/kubernetes.io/validatingwebhookconfiguration",
@@ -110,15 +110,15 @@ proptest! {
     ) {
         let key = Key::ec("k");
         let mut claims = claims("*");
-        let before = claims.pointer(place).cloned().unwrap_or_default();
-        if let Some(at) = claims.pointer_mut(place) {
+        let before = claims.pointer(pointer).cloned().unwrap_or_default();
+        if let Some(at) = claims.pointer_mut(pointer) {
             *at = value.clone();
         }
         let verified = verifier(&[&key]).verify(&key.token(&claims), at(NOW), &pods());
         // `null` counts as absent, and one dialect may be absent. Other times can be valid too.
-        let dialect = value.is_null() && (place.contains("attestation") || place.contains("onfiguration"));
-        let time = place == "/exp" || place == "/iat";
-        prop_assert!(verified.is_err() || value == before || dialect || time, "{place} {value}");
+        let dialect = value.is_null() && (pointer.contains("attestation") || pointer.contains("onfiguration"));
+        let time = pointer == "/exp" || pointer == "/iat";
+        prop_assert!(verified.is_err() || value == before || dialect || time, "{pointer} {value}");
     }
 
     #[test]

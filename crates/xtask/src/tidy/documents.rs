@@ -136,8 +136,10 @@ pub(super) fn items(document: &Document, text: impl Fn(&str) -> Option<String>) 
     let parts: Vec<&str> = prose.split('`').collect();
     let mut complaints = Vec::new();
     for named in parts.windows(3).skip(1).step_by(2) {
-        let &[item, " in " | " (", file] = named else { continue };
-        let is_item = item.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | ':'));
+        let &[item, between @ (" in " | " ("), file] = named else { continue };
+        // Before a parenthesis, a lower-case word may also be a subcommand or a field.
+        let is_code = between == " in " || item.contains("::") || item.starts_with(char::is_uppercase);
+        let is_item = is_code && item.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | ':'));
         if !is_item || !file.starts_with("crates/") || !file.ends_with(".rs") {
             continue;
         }
@@ -156,7 +158,9 @@ fn declares(source: &str, name: &str) -> bool {
     let ends_name = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
     KEYWORDS.iter().any(|keyword| {
         let declaration = format!("{keyword} {name}");
-        source.match_indices(&declaration).any(|(at, _)| source.get(at + declaration.len()..).is_some_and(ends_name))
+        source
+            .match_indices(&declaration)
+            .any(|(at, _)| source.get(at + declaration.len()..).is_some_and(ends_name))
     })
 }
 

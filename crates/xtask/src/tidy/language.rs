@@ -18,9 +18,6 @@ const CRD_CRATES: [&str; 5] = ["server", "schema", "crd", "kinds", "controllers"
 /// Keywords before the name of a type, module or function.
 const ITEMS: [&str; 7] = ["fn", "struct", "enum", "trait", "type", "union", "mod"];
 
-/// Keywords before other names.
-const VALUES: [&str; 3] = ["const", "static", "let"];
-
 /// Every finding of a file.
 pub(super) fn check(source: &Source) -> Vec<String> {
     let crate_name = source.path.split('/').nth(1).unwrap_or_default();
@@ -66,7 +63,7 @@ fn doc_line(line: &str) -> Option<(&str, &str)> {
     is_doc.then_some((marker, text))
 }
 
-/// Complains of declared names, and of the file's own, that contain a banned word.
+/// Complains of names in code, and of the file's own, that contain a banned word.
 pub(super) fn names(source: &Source, crate_name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut check = |line: usize, name: &str, is_item: bool| {
@@ -89,48 +86,23 @@ pub(super) fn names(source: &Source, crate_name: &str) -> Vec<String> {
     let file = source.path.rsplit('/').next().unwrap_or_default();
     check(1, file.trim_end_matches(".rs"), true);
     for (number, line) in source.all_code().lines().enumerate() {
-        for (name, is_item) in declared(line) {
-            check(number + 1, name, is_item);
+        let items = items(line);
+        for name in line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|name| !name.is_empty()) {
+            check(number + 1, name, items.contains(&name));
         }
     }
     complaints
 }
 
-/// The names that a line of code declares, and whether each is a type, a module or a function. Fields, and parameters on a line of
-/// their own, are recognised by `name: ` at the beginning of the line.
-fn declared(line: &str) -> Vec<(&str, bool)> {
-    let mut found = Vec::new();
-    let mut keyword = None;
-    for word in line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()) {
-        match keyword {
-            // `const fn`, `let mut`, `static ref`
-            Some(_) if ITEMS.contains(&word) || matches!(word, "mut" | "ref" | "unsafe" | "async") => {
-                keyword = Some(word).filter(|word| ITEMS.contains(word)).or(keyword);
-            }
-            Some(kind) => {
-                found.push((word, ITEMS.contains(&kind)));
-                keyword = None;
-            }
-            None => keyword = Some(word).filter(|word| ITEMS.contains(word) || VALUES.contains(word)),
-        }
-    }
-    found.extend(field(line).map(|name| (name, false)));
-    found
-}
-
-fn field(line: &str) -> Option<&str> {
-    let mut line = line.trim_start();
-    if let Some(rest) = line.strip_prefix("pub") {
-        line = rest
-            .strip_prefix('(')
-            .and_then(|rest| rest.split_once(')'))
-            .map_or(rest, |(_, rest)| rest)
-            .trim_start();
-    }
-    let (name, rest) = line.split_once(':')?;
-    let is_name =
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    (is_name && rest.starts_with(' ')).then_some(name)
+/// The types, modules and functions that a line of code declares.
+fn items(line: &str) -> Vec<&str> {
+    let names: Vec<&str> =
+        line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect();
+    let declared = names.windows(2).filter_map(|pair| match pair {
+        [keyword, name] if ITEMS.contains(keyword) => Some(*name),
+        _ => None,
+    });
+    declared.collect()
 }
 
 /// `schemaEpoch`, `SchemaEpoch` and `SCHEMA_EPOCH` are `schema` and `epoch`.

@@ -48,7 +48,7 @@ impl LimitedResource {
             let contains = fields.texts(map, LIMITED, at, "matchContains");
             let scopes = fields.list(map, LIMITED, "matchScopes", &format!("[]v1.{SCOPE}"));
             let object = format!("{at}.matchScopes");
-            for (place, scope) in scopes.iter().enumerate() {
+            for (index, scope) in scopes.iter().enumerate() {
                 let Value::Map(map) = scope else {
                     fields.type_mismatch(scope, LIMITED, at, "matchScopes", &format!("v1.{SCOPE}"));
                     continue;
@@ -56,7 +56,7 @@ impl LimitedResource {
                 fields.text(map, SCOPE, &object, "scopeName");
                 fields.text(map, SCOPE, &object, "operator");
                 fields.texts(map, SCOPE, &object, "values");
-                let path = format!("{at}[{index}].matchScopes[{place}]");
+                let path = format!("{at}[{index}].matchScopes[{index}]");
                 fields.reject_unknown(map, &path, &["operator", "scopeName", "values"]);
             }
             let known = ["apiGroup", "matchContains", "matchScopes", "resource"];

@@ -361,14 +361,14 @@ fn replaced(text: EstimateRange, from: EstimateRange, to: EstimateRange) -> Esti
         reason = "cel-go estimates with doubles"
     )]
     let per = |length: u64, part: u64| (length as f64 / part as f64).ceil() as u64;
-    let (max_count, max_kept) = if from.min == 0 {
+    let (max_count, max_unchanged) = if from.min == 0 {
         (text.max.saturating_add(1), text.max)
     } else if to.max <= from.min {
         (0, text.max)
     } else {
         (per(text.max, from.min), 0)
     };
-    let (min_count, min_kept) = if from.max == 0 {
+    let (min_count, min_unchanged) = if from.max == 0 {
         (text.min.saturating_add(1), text.min)
     } else if from.max <= to.min {
         (0, text.min)
@@ -377,5 +377,5 @@ fn replaced(text: EstimateRange, from: EstimateRange, to: EstimateRange) -> Esti
     };
     EstimateRange { min: min_count, max: max_count }
         .times(to)
-        .add(EstimateRange { min: min_kept, max: max_kept })
+        .add(EstimateRange { min: min_unchanged, max: max_unchanged })
 }

@@ -22,8 +22,8 @@ use crate::outbound::{WEBHOOK_AGENT, max_answer_to};
 use crate::pipeline::{self, InternalRequest};
 
 /// Whether an endpoint is this server's own service.
-pub(super) fn is_here(place: &WebhookEndpoint) -> bool {
-    matches!(place, WebhookEndpoint::Service { namespace, name, port: 443, .. } if namespace == "default" && name == "kubernetes")
+pub(super) fn is_own_service(endpoint: &WebhookEndpoint) -> bool {
+    matches!(endpoint, WebhookEndpoint::Service { namespace, name, port: 443, .. } if namespace == "default" && name == "kubernetes")
 }
 
 /// Sends a review to the aggregated API server that serves the path.

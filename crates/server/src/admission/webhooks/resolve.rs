@@ -58,7 +58,7 @@ pub(crate) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) ->
         .ok_or_else(|| format!("no endpoints available for service {}", quote(name)))
 }
 
-/// Whether a slice has IP addresses. Slices of type FQDN are never called, because validation cannot check their names.
+/// Whether a slice has IP addresses. Webhooks are never called at EndpointSlices of type FQDN, because validation cannot check their names.
 pub(crate) fn has_ip_addresses(slice: &Value) -> bool {
     matches!(slice.str_at(&["addressType"]), Some("IPv4" | "IPv6"))
 }

@@ -222,8 +222,8 @@ impl<'a> Scanner<'a> {
         self.skip();
         self.skip();
         let mut code = 0_u32;
-        for place in 0..digits {
-            match char::from(self.ahead(place)).to_digit(16) {
+        for offset in 0..digits {
+            match char::from(self.ahead(offset)).to_digit(16) {
                 Some(digit) => code = code.wrapping_mul(16).wrapping_add(digit),
                 None => return Err(self.problem("did not find expected hexdecimal number")),
             }
