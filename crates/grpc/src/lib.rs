@@ -10,9 +10,9 @@
 //! # #[derive(Clone, PartialEq, prost::Message)] struct StatusResponse { #[prost(string, tag = "2")] version: String }
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
-//! use grpc::{Channel, ChannelConfig, Endpoint, Retry};
+//! use grpc::{Channel, ChannelConfig, GrpcEndpoint, Retry};
 //!
-//! let channel = Channel::new(ChannelConfig::new(vec![Endpoint::parse("http://127.0.0.1:2379", None)?]));
+//! let channel = Channel::new(ChannelConfig::new(vec![GrpcEndpoint::parse("http://127.0.0.1:2379", None)?]));
 //! let call = channel.unary("/etcdserverpb.Maintenance/Status", &StatusRequest {}, Retry::OtherEndpoints, Duration::from_secs(2));
 //! let status: StatusResponse = call.await?;
 //! println!("etcd {}", status.version);
