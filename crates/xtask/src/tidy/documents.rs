@@ -156,7 +156,9 @@ fn declares(source: &str, name: &str) -> bool {
     let ends_name = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
     KEYWORDS.iter().any(|keyword| {
         let declaration = format!("{keyword} {name}");
-        source.match_indices(&declaration).any(|(at, _)| source.get(at + declaration.len()..).is_some_and(ends_name))
+        source
+            .match_indices(&declaration)
+            .any(|(at, _)| source.get(at + declaration.len()..).is_some_and(ends_name))
     })
 }
 

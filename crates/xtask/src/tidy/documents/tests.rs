@@ -55,7 +55,8 @@ fn a_relative_link_must_lead_to_a_file_and_its_anchor_to_a_heading() {
 
 #[test]
 fn an_item_that_is_named_with_its_file_must_be_declared_there() {
-    let source = |path: &str| (path == "crates/a/src/b.rs").then(|| "struct Reader;\nfn next<T>() {}".to_owned());
+    let source =
+        |path: &str| (path == "crates/a/src/b.rs").then(|| "struct Reader;\nfn next<T>() {}".to_owned());
     let check = |text: &str| items(&document("docs/x.md", text), source);
     assert!(check("`Reader::next` in `crates/a/src/b.rs`, `Reader` (`crates/a/src/b.rs`)").is_empty());
     assert!(check("see `next`\n  in `crates/a/src/b.rs`; `portcullis up` in `crates/a/src/b.rs`").is_empty());
@@ -67,7 +68,7 @@ fn an_item_that_is_named_with_its_file_must_be_declared_there() {
 }
 
 #[test]
-fn anchors_are_those_of_github() {
+fn heading_anchors_equal_those_of_github() {
     let found = anchors("# `portcullis up`: a server, now\n## Twice\n## Twice\n```\n# no heading\n```");
     let expected = ["portcullis-up-a-server-now", "twice", "twice-1"];
     assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
