@@ -66,7 +66,7 @@ fn decide(
 }
 
 #[test]
-fn creation_needs_a_namespace_that_stays() {
+fn create_requires_a_namespace_that_exists_and_is_not_terminating() {
     let create = |namespace| decide(Operation::Create, "Pod", "pods", namespace, "p");
     assert_eq!(create("here"), Ok(()));
     assert_eq!(create("nowhere"), Err(r#"404 namespaces "nowhere" not found"#.to_owned()));
@@ -77,13 +77,13 @@ fn creation_needs_a_namespace_that_stays() {
 }
 
 #[test]
-fn updates_and_deletions_go_on_in_a_namespace_that_goes_away() {
+fn updates_and_deletes_are_admitted_in_a_terminating_namespace() {
     assert_eq!(decide(Operation::Update, "Pod", "pods", "going", "p"), Ok(()));
     assert_eq!(decide(Operation::Delete, "Pod", "pods", "going", "p"), Ok(()));
 }
 
 #[test]
-fn the_systems_namespaces_cannot_be_deleted() {
+fn deleting_a_system_namespace_is_forbidden() {
     let delete = |name| decide(Operation::Delete, "Namespace", "namespaces", name, name);
     assert_eq!(delete("here"), Ok(()));
     for name in ["default", "kube-system", "kube-public"] {
@@ -95,7 +95,7 @@ fn the_systems_namespaces_cannot_be_deleted() {
 }
 
 #[test]
-fn flags_choose_the_plugins() {
+fn flags_enable_and_disable_admission_plugins() {
     let names = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
     let none = ChainConfig::default();
     let all = PluginChain::new(&[], &[], &none).unwrap().plugins().count();
@@ -146,7 +146,7 @@ fn deleting_a_system_namespace_is_denied_before_other_plugins_run() {
 
 /// The default plugins of Kubernetes 1.37, without those that the server provides.
 #[test]
-fn the_default_plugins_are_those_of_kubernetes_in_its_order() {
+fn default_admission_plugins_equal_those_of_kubernetes_in_order() {
     let none = ChainConfig::default();
     let chain = PluginChain::new(&[], &[], &none).unwrap();
     let names: Vec<&str> = chain.plugins().collect();

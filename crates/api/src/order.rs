@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_have_their_items_last_and_unnamed_fields_are_sorted() {
+    fn list_items_are_written_last_and_unknown_fields_are_sorted() {
         assert_eq!(
             written(
                 r#"{"apiVersion":"v1","items":[{"z":1,"a":2,"kind":"P"}],"kind":"PodList","metadata":{"continue":"c","resourceVersion":"1"}}"#
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_resources_are_sorted_whatever_they_are_called() {
+    fn custom_resource_fields_are_sorted_for_every_kind_name() {
         let list = json::parse(br#"{"kind":"WidgetList","items":[],"apiVersion":"v1"}"#).unwrap();
         let mut out = Vec::new();
         of_custom(&list).write(&mut out, &list);

@@ -86,7 +86,7 @@ fn a_certificate_names_user_groups_and_uid() {
 }
 
 #[test]
-fn a_certificate_for_servers_is_refused_and_one_without_usages_is_not() {
+fn server_certificate_is_rejected_and_one_without_key_usages_is_accepted() {
     let server = certificate(|params| {
         named("alice")(params);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -105,7 +105,7 @@ fn a_certificate_for_servers_is_refused_and_one_without_usages_is_not() {
 }
 
 #[test]
-fn two_uids_or_an_empty_one_are_refused() {
+fn certificate_with_an_empty_uid_is_rejected() {
     let der = certificate(|params| {
         named("alice")(params);
         params.distinguished_name.push(DnType::CustomDnType(UID.to_vec()), "");
@@ -114,7 +114,7 @@ fn two_uids_or_an_empty_one_are_refused() {
 }
 
 #[test]
-fn a_name_that_is_not_text_is_refused() {
+fn malformed_certificate_or_subject_name_is_rejected() {
     assert_eq!(ClientCertificate::from_der(b"garbage"), Err(Error::Certificate("malformed certificate")));
     let bmp = certificate(|params| {
         let value = DnValue::BmpString("älice".try_into().unwrap());
@@ -181,7 +181,7 @@ fn a_static_token_names_its_user() {
 }
 
 #[test]
-fn two_spaces_before_a_token_hide_it_and_warn() {
+fn bearer_token_after_two_spaces_is_ignored_with_a_warning() {
     let authenticator = tokens("secret,alice,1");
     let attempt = attempt(&authenticator, None, &[("authorization", "Bearer  secret")], "/");
     assert_eq!(
@@ -196,7 +196,7 @@ fn two_spaces_before_a_token_hide_it_and_warn() {
 }
 
 #[test]
-fn a_browser_may_put_its_token_into_the_websocket_protocol() {
+fn bearer_token_is_accepted_in_the_websocket_protocol_header() {
     let authenticator = tokens("secret,alice,1");
     let request = |protocols: &'static str| {
         let headers = [
@@ -235,7 +235,7 @@ fn anonymous_access_can_be_off_or_limited_to_paths() {
 }
 
 #[test]
-fn a_front_proxy_speaks_for_users_only_under_an_allowed_name() {
+fn front_proxy_headers_are_trusted_only_from_an_allowed_certificate_name() {
     let proxy = FrontProxy {
         allowed_names: vec!["proxy".into()],
         username_headers: vec!["X-Remote-User".into()],
@@ -279,7 +279,7 @@ fn a_front_proxy_speaks_for_users_only_under_an_allowed_name() {
 type HeaderBytes<'a> = &'a [(&'static str, &'static [u8])];
 
 #[test]
-fn headers_that_cannot_be_read_are_refused_and_never_absent() {
+fn malformed_authentication_headers_are_rejected_and_not_treated_as_absent() {
     let proxy = FrontProxy {
         allowed_names: vec![],
         username_headers: vec!["X-Remote-User".into()],
@@ -376,20 +376,20 @@ fn token_files_are_read_as_kubernetes_reads_them() {
 }
 
 #[test]
-fn the_last_of_two_equal_tokens_counts() {
+fn last_line_of_a_repeated_static_token_takes_effect() {
     let authenticator = tokens("x,first,1\nx,\"sec\"\"ond\",1\n");
     let attempt = attempt(&authenticator, None, &[("authorization", "Bearer x")], "/");
     expect![[r#"sec"ond ["system:authenticated"]"#]].assert_eq(&name_of(&attempt));
 }
 
 #[test]
-fn no_token_is_ever_printed() {
+fn debug_output_of_the_authenticator_contains_no_token() {
     let authenticator = tokens("topsecret,alice,1");
     assert!(!format!("{authenticator:?}").contains("topsecret"));
 }
 
 #[test]
-fn parts_of_this_process_have_the_identities_kubernetes_gives_them() {
+fn internal_identities_have_the_user_names_and_groups_of_kubernetes() {
     let server = Caller::internal(InternalIdentity::ApiServer);
     assert_eq!(server.name(), "system:apiserver");
     assert_eq!(server.groups(), ["system:masters", "system:authenticated"]);
@@ -415,7 +415,7 @@ fn service_account_names_are_recognised_only_in_their_strict_form() {
 }
 
 #[test]
-fn recognising_a_caller_may_move_between_threads() {
+fn authenticate_future_is_send() {
     fn is_send<T: Send>(_: &T) {}
     let authenticator = Authenticator::default();
     let evidence = Evidence {

@@ -49,7 +49,7 @@ fn the_first_allow_ends_the_chain_and_always_deny_is_no_opinion() {
 }
 
 #[test]
-fn masters_are_allowed_before_the_first_step() {
+fn system_masters_are_allowed_before_the_first_authorizer() {
     let no = chain(vec![("no", Authorizer::AlwaysDeny)]);
     let server = Caller::internal(InternalIdentity::ApiServer);
     let permit = run(no.authorize(&server, pods())).unwrap();
@@ -70,7 +70,7 @@ fn an_empty_chain_allows_no_user() {
 }
 
 #[test]
-fn two_steps_cannot_have_one_name() {
+fn authorizer_names_are_unique_in_a_chain() {
     let step = || ChainStep { name: "x".into(), authorizer: Authorizer::AlwaysDeny };
     assert_eq!(AuthorizerChain::new(vec![step(), step()]).unwrap_err(), DuplicateName("x".into()));
 }
@@ -117,7 +117,7 @@ fn team() -> (Arc<RbacIndex>, AuthorizerChain) {
 }
 
 #[test]
-fn rules_are_covered_piece_by_piece() {
+fn escalation_check_compares_each_verb_resource_and_name_of_a_rule() {
     let (index, chain) = team();
     let alice = User::named("alice").in_groups(["devs", "system:authenticated"]);
     let holds = |rules: &str| {
@@ -158,7 +158,7 @@ fn rules_are_covered_piece_by_piece() {
 }
 
 #[test]
-fn rules_of_too_many_combinations_are_held_by_who_holds_them_in_one() {
+fn rules_with_too_many_combinations_are_granted_only_if_one_held_rule_covers_them() {
     let (index, chain) = team();
     let list = |prefix: &str, count: usize| Value::list((0..count).map(|i| format!("{prefix}{i}")));
     let check = |user: &str, count: usize, long: usize| {
@@ -185,7 +185,7 @@ fn rules_of_too_many_combinations_are_held_by_who_holds_them_in_one() {
 }
 
 #[test]
-fn rules_that_many_bindings_give_are_compared_once() {
+fn repeated_held_rules_are_compared_once() {
     let list = |prefix: &str, count: usize| (0..count).map(|i| format!("{prefix}{i}").into()).collect();
     let rule = |groups: usize| PolicyRule {
         groups: list("g", groups),
@@ -200,7 +200,7 @@ fn rules_that_many_bindings_give_are_compared_once() {
 }
 
 #[test]
-fn the_rules_of_a_role_that_many_bindings_give_are_listed_within_bounds() {
+fn listing_rules_of_a_role_with_many_bindings_is_bounded() {
     let resources: Vec<String> = (0..10_000).map(|i| format!("r{i}")).collect();
     let mut text = format!(
         "kind: ClusterRole\nmetadata: {{name: large}}\nrules: [{{apiGroups: [''], resources: [{}], verbs: [get]}}]\n",
@@ -220,7 +220,7 @@ fn the_rules_of_a_role_that_many_bindings_give_are_listed_within_bounds() {
 }
 
 #[test]
-fn a_role_is_written_by_who_holds_its_rules_or_may_escalate() {
+fn writing_a_role_requires_holding_its_rules_or_the_escalate_verb() {
     let (index, chain) = team();
     let pods = one("{metadata: {name: r}, rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]}");
     let secrets = |name: &str| {
@@ -237,7 +237,7 @@ fn a_role_is_written_by_who_holds_its_rules_or_may_escalate() {
 }
 
 #[test]
-fn only_full_authority_may_aggregate() {
+fn changing_an_aggregation_rule_requires_cluster_admin() {
     let (index, chain) = team();
     let gathers =
         one("{metadata: {name: r}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}");
@@ -253,7 +253,7 @@ fn only_full_authority_may_aggregate() {
 }
 
 #[test]
-fn a_binding_is_written_by_who_holds_the_role_or_may_bind_it() {
+fn writing_a_binding_requires_holding_the_role_or_the_bind_verb() {
     let (index, chain) = team();
     let to = |role: &str| {
         one(&format!(
@@ -280,7 +280,7 @@ fn a_binding_is_written_by_who_holds_the_role_or_may_bind_it() {
 }
 
 #[test]
-fn rules_are_listed_once_per_binding_with_what_is_missing() {
+fn subject_rules_list_each_binding_once_and_report_missing_roles() {
     let index = index(TEAM);
     let alice = User::named("alice");
     assert_eq!(index.rules_for(&alice, "").rules.len(), 3);
@@ -297,7 +297,7 @@ fn rules_are_listed_once_per_binding_with_what_is_missing() {
 }
 
 #[test]
-fn a_deleted_binding_or_role_no_longer_counts() {
+fn deleted_binding_or_role_grants_no_access() {
     let objects = yaml(TEAM);
     let index = RbacIndex::from_objects(&objects);
     let alice = User::named("alice");
@@ -318,7 +318,7 @@ fn a_deleted_binding_or_role_no_longer_counts() {
 }
 
 #[test]
-fn one_role_bound_twice_stays_when_one_binding_goes() {
+fn deleting_one_of_two_bindings_keeps_the_access_granted_by_the_other() {
     let objects = yaml(TEAM);
     let index = RbacIndex::from_objects(&objects);
     let mut second = objects[3].clone();
@@ -333,7 +333,7 @@ fn one_role_bound_twice_stays_when_one_binding_goes() {
 }
 
 #[test]
-fn an_aggregated_role_is_the_union_of_the_chosen_ones() {
+fn aggregated_cluster_role_is_the_union_of_the_selected_roles() {
     let roles = yaml(
         "
 kind: ClusterRole
@@ -364,7 +364,7 @@ rules: [{apiGroups: [''], resources: [secrets], verbs: [list]}]
 }
 
 #[test]
-fn what_a_cluster_begins_with_is_created_extended_or_left_alone() {
+fn bootstrap_role_is_created_or_extended_unless_autoupdate_is_false() {
     let expected = one(
         "{kind: ClusterRole, metadata: {name: r, labels: {a: b}}, rules: [{apiGroups: [''], resources: [pods], verbs: [get, list]}]}",
     );
@@ -382,7 +382,7 @@ fn what_a_cluster_begins_with_is_created_extended_or_left_alone() {
 }
 
 #[test]
-fn a_binding_gets_its_missing_subjects_or_is_made_anew() {
+fn bootstrap_binding_gets_missing_subjects_or_is_recreated_for_another_role() {
     let expected = one(
         "{metadata: {name: b}, roleRef: {name: r}, subjects: [{kind: User, name: a}, {kind: User, name: b}]}",
     );
@@ -397,7 +397,7 @@ fn a_binding_gets_its_missing_subjects_or_is_made_anew() {
 }
 
 #[test]
-fn an_object_is_needed_until_the_last_pod_that_refers_to_it_is_gone() {
+fn node_needs_a_secret_until_the_last_pod_that_refers_to_it_is_gone() {
     use crate::node::{GraphKind, NodeGraph, NodeObject};
     let graph = NodeGraph::default();
     let pod = |name: &str, node: &str| {
@@ -429,7 +429,7 @@ fn an_object_is_needed_until_the_last_pod_that_refers_to_it_is_gone() {
 }
 
 #[test]
-fn a_bad_policy_file_names_its_line() {
+fn abac_policy_file_error_names_its_line() {
     use crate::abac::AbacPolicies;
     let error = |text: &str| AbacPolicies::parse("p.jsonl", text).unwrap_err().to_string();
     expect![[
@@ -455,7 +455,7 @@ fn a_bad_policy_file_names_its_line() {
 }
 
 #[test]
-fn what_a_node_may_do_cannot_be_listed() {
+fn node_authorizer_does_not_list_rules() {
     let nodes = chain(vec![("node", Authorizer::Node(Arc::new(crate::node::NodeAuthorizer::new())))]);
     let rules = nodes.rules_for(&User::named("system:node:n").in_groups(["system:nodes"]), "");
     assert!(rules.incomplete);
@@ -494,7 +494,7 @@ roleRef: {kind: ClusterRole, name: actor}
 }
 
 #[test]
-fn asking_the_chain_may_move_between_threads() {
+fn authorize_and_impersonate_futures_are_send() {
     fn is_send<T: Send>(_: &T) {}
     let chain = chain(vec![]);
     let caller = Caller::internal(InternalIdentity::Scheduler);
@@ -504,7 +504,7 @@ fn asking_the_chain_may_move_between_threads() {
 }
 
 #[test]
-fn a_review_asks_what_its_spec_says() {
+fn access_review_spec_becomes_user_and_request_attributes() {
     let spec = one(
         "{user: a, uid: u, groups: [g], extra: {k: [v]}, resourceAttributes: {verb: list, resource: pods, namespace: n, fieldSelector: {rawSelector: 'metadata.name=x'}, labelSelector: {requirements: [{key: app, operator: In, values: [web]}, {key: '', operator: Exists}, {key: x, operator: Near}]}}}",
     );
@@ -526,14 +526,14 @@ fn a_review_asks_what_its_spec_says() {
 }
 
 #[test]
-fn a_rules_review_lists_resources_and_paths_apart() {
+fn rules_review_lists_resource_rules_and_non_resource_rules_separately() {
     let rules = rbac::SubjectRules { rules: everything(), ..rbac::SubjectRules::default() };
     expect![[r#"{"incomplete":false,"nonResourceRules":[{"nonResourceURLs":["*"],"verbs":["*"]}],"resourceRules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}"#]]
         .assert_eq(&value::write::to_string(&review::rules_status(&rules)));
 }
 
 #[test]
-fn selectors_are_read_as_authorizers_see_them() {
+fn selectors_become_requirements_of_request_attributes() {
     let labels = SelectorAttributes::of_labels("a=b,c in (d,e),!f,g,h>1");
     let shown: Vec<String> = labels
         .requirements
@@ -546,7 +546,7 @@ fn selectors_are_read_as_authorizers_see_them() {
 }
 
 #[test]
-fn roles_that_do_not_exist_are_named_in_a_refused_grant() {
+fn forbidden_grant_names_the_roles_that_do_not_exist() {
     let (index, chain) = team();
     for (name, role) in [("m1", "gone"), ("m2", "gone2")] {
         let binding = one(&format!(

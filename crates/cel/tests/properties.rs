@@ -227,7 +227,7 @@ proptest! {
     }
 
     #[test]
-    fn data_conditions_have_the_result_and_cost_of_their_nodes(
+    fn folded_data_conditions_have_the_result_and_cost_of_unfolded_ones(
         text in condition(),
         limit in prop_oneof![Just(1_000_000u64), 0u64..40],
     ) {

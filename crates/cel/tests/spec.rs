@@ -204,7 +204,7 @@ fn every_function_has_accepting_and_failing_examples() {
 }
 
 #[test]
-fn a_batch_answers_line_by_line() {
+fn expression_batch_gives_one_json_result_per_input_line() {
     let batch = ExpressionBatch::new(Version::CURRENT);
     assert_eq!(
         batch.answer_line(r#"{"id": "a", "expr": "object.n + 1", "vars": {"object": {"n": 2}}}"#),

@@ -273,7 +273,7 @@ mod tests {
     use super::counted;
 
     #[test]
-    fn one_is_singular() {
+    fn counted_noun_is_singular_only_for_one() {
         assert_eq!([0, 1, 2].map(|n| counted(n, "object")), ["0 objects", "1 object", "2 objects"]);
     }
 }

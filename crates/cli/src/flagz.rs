@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flag_is_a_secret() {
+    fn no_flag_value_is_a_secret() {
         let command = crate::command();
         let serve = command.find_subcommand("serve").unwrap();
         let secret = |name: &str| {

@@ -67,7 +67,7 @@ mod tests {
     use crate::script::Observed;
 
     #[test]
-    fn equal_answers_differ_in_nothing_and_others_by_path() {
+    fn differences_are_reported_by_json_path_and_none_for_equal_answers() {
         let expected = Observed { code: 200, body: json!({"a": [1, 2], "b": "x"}), ..Observed::default() };
         assert!(differences(&expected, &expected).is_empty());
         let got = Observed { code: 201, body: json!({"a": [1], "b": "x", "c": null}), ..Observed::default() };

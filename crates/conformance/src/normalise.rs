@@ -233,7 +233,7 @@ mod tests {
     use super::{normalise, text};
 
     #[test]
-    fn what_a_run_made_up_is_replaced_and_the_rest_stays() {
+    fn server_generated_values_are_replaced_and_other_values_stay() {
         let names = [("conf-12ab34".to_owned(), "ns".to_owned())];
         let mut object = json!({
             "metadata": {

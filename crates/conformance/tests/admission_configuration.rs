@@ -24,7 +24,7 @@ fn file(folder: &TempDir, plugins: &str) -> String {
     format!("--admission-control-config-file={}", path.display())
 }
 
-async fn refused(plugins: &str, flags: &[&str], words: &str) {
+async fn assert_start_fails_with(plugins: &str, flags: &[&str], words: &str) {
     let folder = TempDir::new().unwrap();
     let flag = file(&folder, plugins);
     let data = format!("--data-dir={}", folder.path().join("data").display());
@@ -37,28 +37,38 @@ async fn refused(plugins: &str, flags: &[&str], words: &str) {
 
 #[tokio::test]
 async fn unsupported_plugin_configuration_stops_the_start() {
-    refused("- name: ValidatingAdmissionPolicies\n", &[], "there is no admission plugin of this name").await;
-    refused("- name: PodSecurity\n- name: PodSecurity\n", &[], "plugins[1].name: Duplicate value").await;
+    assert_start_fails_with(
+        "- name: ValidatingAdmissionPolicies\n",
+        &[],
+        "there is no admission plugin of this name",
+    )
+    .await;
+    assert_start_fails_with(
+        "- name: PodSecurity\n- name: PodSecurity\n",
+        &[],
+        "plugins[1].name: Duplicate value",
+    )
+    .await;
     let pod_security = "- name: PodSecurity\n  configuration:\n    apiVersion: pod-security.admission.config.k8s.io/v1\n    kind: PodSecurityConfiguration\n    default: {enforce: restricted}\n";
-    refused(
+    assert_start_fails_with(
         pod_security,
         &[],
         "couldn't init admission plugin \"PodSecurity\": strict decoding error: unknown field \"default\"",
     )
     .await;
-    refused(
+    assert_start_fails_with(
         "  []\n",
         &["--enable-admission-plugins=EventRateLimit"],
         "couldn't init admission plugin \"EventRateLimit\": limits: Invalid value: null: must not be empty",
     )
     .await;
-    refused(
+    assert_start_fails_with(
         "  []\n",
         &["--enable-admission-plugins=ImagePolicyWebhook"],
         "couldn't init admission plugin \"ImagePolicyWebhook\": no config specified",
     )
     .await;
-    refused(
+    assert_start_fails_with(
         "- name: PodTolerationRestriction\n  configuration: {apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1, kind: Configuration, default: [{key: a, operator: Is}]}\n",
         &["--enable-admission-plugins=PodTolerationRestriction"],
         "invalid config: [podtolerationrestriction.default[0].operator",

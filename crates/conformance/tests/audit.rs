@@ -21,13 +21,13 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 /// A server with an audit policy.
-struct Audited {
+struct AuditedServer {
     server: Server,
     client: Client,
     folder: TempDir,
 }
 
-impl Audited {
+impl AuditedServer {
     async fn start(policy: &str, flags: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         let [policy, log] = audit_flags(folder.path(), policy).unwrap();
@@ -35,7 +35,7 @@ impl Audited {
         all.extend(flags);
         let server = Server::serve(&all).await.unwrap();
         let client = server.client().unwrap();
-        Audited { server, client, folder }
+        AuditedServer { server, client, folder }
     }
 
     fn text(&self) -> String {
@@ -52,7 +52,7 @@ impl Audited {
     }
 
     /// Sends a request with an audit ID and waits for its last event.
-    async fn recorded(
+    async fn send_and_wait(
         &self,
         client: &Client,
         id: &str,
@@ -74,9 +74,9 @@ fn stages(events: &[Value]) -> Vec<&str> {
 
 #[tokio::test]
 async fn an_event_has_user_request_and_response_status() {
-    let audited = Audited::start("rules: [{level: Metadata}]", &[]).await;
+    let audited = AuditedServer::start("rules: [{level: Metadata}]", &[]).await;
     let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}});
-    let events = audited.recorded(&audited.client, "one", Method::POST, MAPS, &map).await;
+    let events = audited.send_and_wait(&audited.client, "one", Method::POST, MAPS, &map).await;
     assert_eq!(stages(&events), ["RequestReceived", "ResponseComplete"]);
     let event = &events[1];
     assert_eq!(event["kind"], "Event");
@@ -99,11 +99,11 @@ async fn an_event_has_user_request_and_response_status() {
     assert!(event.get("requestObject").is_none() && event.get("responseObject").is_none());
     // A forbidden user and an unauthenticated client.
     let alice = audited.client.as_token(Some("alicetoken"));
-    let events = audited.recorded(&alice, "two", Method::GET, SECRETS, &Value::Null).await;
+    let events = audited.send_and_wait(&alice, "two", Method::GET, SECRETS, &Value::Null).await;
     assert_eq!(events[1]["annotations"]["authorization.k8s.io/decision"], "forbid");
     assert_eq!(events[1]["responseStatus"]["reason"], "Forbidden");
     let unauthenticated = audited.client.as_token(Some("wrong"));
-    let events = audited.recorded(&unauthenticated, "three", Method::GET, SECRETS, &Value::Null).await;
+    let events = audited.send_and_wait(&unauthenticated, "three", Method::GET, SECRETS, &Value::Null).await;
     assert_eq!(stages(&events), ["ResponseStarted"]);
     assert_eq!(events[0]["user"], json!({}));
     assert_eq!(events[0]["responseStatus"]["code"], 401);
@@ -119,7 +119,8 @@ async fn an_event_has_user_request_and_response_status() {
 
 #[tokio::test]
 async fn a_watch_is_recorded_at_its_start_and_end() {
-    let audited = Audited::start("rules: [{level: Metadata, omitStages: [RequestReceived]}]", &[]).await;
+    let audited =
+        AuditedServer::start("rules: [{level: Metadata, omitStages: [RequestReceived]}]", &[]).await;
     let path = format!("{MAPS}?watch=1");
     let events = audited.client.events(&path, &[("audit-id", "w")]).await.unwrap();
     assert_eq!(stages(&audited.events("w")), ["ResponseStarted"]);
@@ -152,7 +153,7 @@ async fn a_watch_is_recorded_at_its_start_and_end() {
 #[tokio::test]
 async fn requests_for_deprecated_versions_are_annotated_and_counted() {
     let betas = "--runtime-config=resource.k8s.io/v1beta1=true";
-    let audited = Audited::start("rules: [{level: Metadata}]\n", &[betas]).await;
+    let audited = AuditedServer::start("rules: [{level: Metadata}]\n", &[betas]).await;
     let client = &audited.client;
     for (number, (path, deprecated, removed)) in [
         ("/api/v1/namespaces/default/endpoints", json!("true"), Value::Null),
@@ -163,7 +164,8 @@ async fn requests_for_deprecated_versions_are_annotated_and_counted() {
     .into_iter()
     .enumerate()
     {
-        let events = audited.recorded(client, &format!("id-{number}"), Method::GET, path, &Value::Null).await;
+        let events =
+            audited.send_and_wait(client, &format!("id-{number}"), Method::GET, path, &Value::Null).await;
         let annotations = &events.last().unwrap()["annotations"];
         assert_eq!(annotations["k8s.io/deprecated"], deprecated, "{path}: {events:?}");
         assert_eq!(annotations["k8s.io/removed-release"], removed, "{path}: {events:?}");
@@ -189,9 +191,9 @@ async fn requests_for_deprecated_versions_are_annotated_and_counted() {
 #[tokio::test]
 async fn bodies_of_secrets_and_tokens_are_not_recorded_below_their_level() {
     let rules = "rules:\n- {level: Metadata, resources: [{resources: [secrets, serviceaccounts/token]}]}\n- {level: RequestResponse, omitManagedFields: true}";
-    let audited = Audited::start(rules, &[]).await;
+    let audited = AuditedServer::start(rules, &[]).await;
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"k": "do-not-tell"}});
-    let events = audited.recorded(&audited.client, "s", Method::POST, SECRETS, &secret).await;
+    let events = audited.send_and_wait(&audited.client, "s", Method::POST, SECRETS, &secret).await;
     assert_eq!(events[1]["level"], "Metadata");
     accepts(audited.client.get(&format!("{SECRETS}/s")).await).unwrap();
     let account = json!({"metadata": {"name": "robot"}});
@@ -204,7 +206,7 @@ async fn bodies_of_secrets_and_tokens_are_not_recorded_below_their_level() {
     assert!(text.contains("authentication.kubernetes.io/issued-credential-id"));
     // Other resources are recorded in full.
     let map = json!({"metadata": {"name": "m"}, "data": {"k": "<tell>"}});
-    let events = audited.recorded(&audited.client, "m", Method::POST, MAPS, &map).await;
+    let events = audited.send_and_wait(&audited.client, "m", Method::POST, MAPS, &map).await;
     assert_eq!(events[1]["requestObject"]["data"]["k"], "<tell>");
     assert_eq!(events[1]["responseObject"]["data"]["k"], "<tell>");
     assert!(events[1]["responseObject"]["metadata"]["uid"].is_string());
@@ -219,14 +221,15 @@ async fn bodies_of_secrets_and_tokens_are_not_recorded_below_their_level() {
     audited.client.send(Method::PATCH, &path, &headers, config).await.unwrap();
     assert_eq!(audited.events("a")[1]["requestObject"]["data"], json!({"applied": "z"}));
     let options = json!({"propagationPolicy": "Background"});
-    let events = audited.recorded(&audited.client, "d", Method::DELETE, &format!("{MAPS}/m"), &options).await;
+    let events =
+        audited.send_and_wait(&audited.client, "d", Method::DELETE, &format!("{MAPS}/m"), &options).await;
     assert_eq!(events[1]["requestObject"]["propagationPolicy"], "Background");
     assert_eq!(events[1]["responseStatus"]["status"], "Success");
 }
 
 #[tokio::test]
 async fn an_event_has_the_real_and_the_impersonated_user() {
-    let audited = Audited::start("rules: [{level: Metadata}]", &[]).await;
+    let audited = AuditedServer::start("rules: [{level: Metadata}]", &[]).await;
     let headers = [("audit-id", "i"), ("impersonate-user", "bob"), ("impersonate-group", "g")];
     audited.client.send(Method::GET, MAPS, &headers, Bytes::new()).await.unwrap();
     let events = audited.events("i");
@@ -271,7 +274,7 @@ async fn a_failed_audit_write_fails_the_request_only_in_strict_mode() {
 async fn a_batch_is_written_on_time_and_at_shutdown() {
     let flags =
         ["--audit-log-mode=batch", "--audit-log-batch-max-size=1000", "--audit-log-batch-max-wait=1h"];
-    let mut audited = Audited::start("rules: [{level: Metadata, users: [alice]}]", &flags).await;
+    let mut audited = AuditedServer::start("rules: [{level: Metadata, users: [alice]}]", &flags).await;
     let alice = audited.client.as_token(Some("alicetoken"));
     for _ in 0..3 {
         alice.get("/version").await.unwrap();
@@ -322,7 +325,7 @@ async fn an_invalid_audit_policy_or_flag_stops_the_start() {
 }
 
 #[tokio::test]
-async fn without_a_policy_nothing_is_recorded() {
+async fn without_an_audit_policy_no_event_is_recorded() {
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("audit.log");
     let server = Server::serve(&[&format!("--audit-log-path={}", log.display())]).await.unwrap();
@@ -332,7 +335,8 @@ async fn without_a_policy_nothing_is_recorded() {
 
 #[tokio::test]
 async fn a_request_whose_client_disconnects_is_recorded() {
-    let audited = Audited::start("omitStages: [RequestReceived]\nrules: [{level: Metadata}]", &[]).await;
+    let audited =
+        AuditedServer::start("omitStages: [RequestReceived]\nrules: [{level: Metadata}]", &[]).await;
     let hung_up = Arc::new(Notify::new());
     let waits = Arc::clone(&hung_up);
     let hook = Hook::start_slow(move |asked| {

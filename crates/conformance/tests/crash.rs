@@ -19,14 +19,14 @@ const WRITERS: u64 = 8;
 
 /// The last acknowledged state of an object, and a later write that was never answered.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct ExpectedObject {
     acknowledged: Option<u64>,
-    asked: Option<Wish>,
+    asked: Option<UnansweredWrite>,
 }
 
 /// The value of an unanswered write; `None` for a deletion.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Wish(Option<u64>);
+struct UnansweredWrite(Option<u64>);
 
 /// A small deterministic random number generator.
 struct Dice(u64);
@@ -38,24 +38,24 @@ impl Dice {
     }
 }
 
-fn setting(name: &str, otherwise: u64) -> u64 {
+fn env_number(name: &str, otherwise: u64) -> u64 {
     env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_writes_survive_a_kill() {
-    let seed = setting("PORTCULLIS_SEED", 1);
+    let seed = env_number("PORTCULLIS_SEED", 1);
     let mut dice = Dice(seed);
     let folder = TempDir::new().unwrap();
-    let model: Arc<Mutex<BTreeMap<String, Known>>> = Arc::default();
+    let model: Arc<Mutex<BTreeMap<String, ExpectedObject>>> = Arc::default();
     let mut revision = 0;
     let mut writes = 0;
-    for round in 0..setting("PORTCULLIS_ROUNDS", 24) {
+    for round in 0..env_number("PORTCULLIS_ROUNDS", 24) {
         let mut server = Server::up_at(folder.path()).await.unwrap_or_else(|problem| {
             panic!("PORTCULLIS_SEED={seed}, round {round}: the server does not start again: {problem}")
         });
         let client = server.client().unwrap();
-        check(&client, &model, &mut revision)
+        check_stored_objects(&client, &model, &mut revision)
             .await
             .unwrap_or_else(|problem| panic!("PORTCULLIS_SEED={seed}, round {round}: {problem}"));
 
@@ -75,7 +75,7 @@ async fn acknowledged_writes_survive_a_kill() {
         }
     }
     let server = Server::up_at(folder.path()).await.unwrap();
-    check(&server.client().unwrap(), &model, &mut revision).await.unwrap();
+    check_stored_objects(&server.client().unwrap(), &model, &mut revision).await.unwrap();
     println!("{writes} acknowledged writes, all there");
     assert!(writes > 0, "nothing was written");
 }
@@ -86,7 +86,7 @@ async fn write(
     client: Client,
     number: u64,
     mut dice: Dice,
-    model: Arc<Mutex<BTreeMap<String, Known>>>,
+    model: Arc<Mutex<BTreeMap<String, ExpectedObject>>>,
     stop: Arc<AtomicBool>,
 ) -> u64 {
     let mut acknowledged = 0;
@@ -102,7 +102,7 @@ async fn write(
             "metadata": {"name": name, "labels": {"suite": "crash"}},
             "data": {"value": next.unwrap_or_default().to_string(), "padding": "x".repeat(usize::try_from(dice.roll(4000)).unwrap())},
         });
-        model.lock().unwrap().entry(name.clone()).or_default().asked = Some(Wish(next));
+        model.lock().unwrap().entry(name.clone()).or_default().asked = Some(UnansweredWrite(next));
         let answer = match (now, next) {
             (None, Some(_)) => client.post("/api/v1/namespaces/default/configmaps", &object).await,
             (Some(_), Some(_)) => client.json(Method::PUT, &path, &object).await,
@@ -111,7 +111,7 @@ async fn write(
         let Ok(answer) = answer else { break };
         assert!((200..300).contains(&answer.code), "{name}: {} {}", answer.code, answer.text());
         let mut model = model.lock().unwrap();
-        model.insert(name, Known { acknowledged: next, asked: None });
+        model.insert(name, ExpectedObject { acknowledged: next, asked: None });
         acknowledged += 1;
     }
     acknowledged
@@ -119,9 +119,9 @@ async fn write(
 
 /// Compares the stored objects with the expected ones. An unanswered write may have happened or not; its outcome becomes the
 /// expected state.
-async fn check(
+async fn check_stored_objects(
     client: &Client,
-    model: &Mutex<BTreeMap<String, Known>>,
+    model: &Mutex<BTreeMap<String, ExpectedObject>>,
     revision: &mut u64,
 ) -> Result<(), String> {
     let answer = client.get("/api/v1/namespaces/default/configmaps?labelSelector=suite%3Dcrash").await;
@@ -144,10 +144,10 @@ async fn check(
     let mut model = model.lock().map_err(|_| "a writer failed")?;
     for (name, known) in model.iter_mut() {
         let is = there.get(name.as_str()).copied();
-        if is != known.acknowledged && known.asked != Some(Wish(is)) {
+        if is != known.acknowledged && known.asked != Some(UnansweredWrite(is)) {
             return Err(format!("{name} is {is:?}, but {known:?}"));
         }
-        *known = Known { acknowledged: is, asked: None };
+        *known = ExpectedObject { acknowledged: is, asked: None };
     }
     if let Some(stranger) = there.keys().find(|name| !model.contains_key(**name)) {
         return Err(format!("nobody asked for {stranger}"));

@@ -46,13 +46,13 @@ pages! {
     authorizing_with_a_chain_works: "docs/tasks/authorize-with-a-chain.md",
     debugging_devices_with_admin_access_works: "docs/tasks/debug-devices-with-admin-access.md",
     testing_a_controller_or_policy_works: "docs/tasks/test-a-controller-or-policy.md",
-    custom_resources_work: "docs/tasks/custom-resources.md",
-    auditing_works: "docs/tasks/audit.md",
-    operating_works: "docs/tasks/operate.md",
-    the_path_of_a_request_is_as_shown: "docs/concepts/path-of-a-request.md",
-    static_manifests_are_as_shown: "docs/concepts/static-manifests.md",
-    priority_and_fairness_is_as_shown: "docs/concepts/priority-and-fairness.md",
-    storage_is_as_shown: "docs/concepts/storage.md",
+    custom_resources_page_commands_work: "docs/tasks/custom-resources.md",
+    audit_page_commands_work: "docs/tasks/audit.md",
+    operate_page_commands_work: "docs/tasks/operate.md",
+    path_of_a_request_page_commands_work: "docs/concepts/path-of-a-request.md",
+    static_manifests_page_commands_work: "docs/concepts/static-manifests.md",
+    priority_and_fairness_page_commands_work: "docs/concepts/priority-and-fairness.md",
+    storage_page_commands_work: "docs/concepts/storage.md",
 }
 
 /// Pages that tests elsewhere run.
@@ -173,11 +173,11 @@ fn the_devices_page_shows_the_policy_that_ships() {
 }
 
 /// Every source file of a folder and of those in it.
-fn sources(folder: &Path, found: &mut String) {
+fn read_sources(folder: &Path, found: &mut String) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            sources(&path, found);
+            read_sources(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push_str(&fs::read_to_string(&path).unwrap());
         }
@@ -185,7 +185,7 @@ fn sources(folder: &Path, found: &mut String) {
 }
 
 /// Whether code can make this name of a string literal, in which `{…}` is replaced by something.
-fn is_made_by(literal: &str, name: &str) -> bool {
+fn literal_can_produce_name(literal: &str, name: &str) -> bool {
     let mut parts = literal.split('{').map(|part| part.split_once('}').map_or(part, |(_, fixed)| fixed));
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
     for part in parts {
@@ -203,7 +203,7 @@ fn every_metric_that_a_page_names_exists() {
         ["apiserver_", "resourceclaim_", "dynamic_resource_allocation_", "portcullis_", "webhook_auth_"];
     let mut code = String::new();
     for name in ["server", "webhook-auth"] {
-        sources(&repository().join("crates").join(name).join("src"), &mut code);
+        read_sources(&repository().join("crates").join(name).join("src"), &mut code);
     }
     let has_prefix = |word: &str| PREFIXES.iter().any(|prefix| word.starts_with(prefix));
     let literals: BTreeSet<&str> =
@@ -220,8 +220,8 @@ fn every_metric_that_a_page_names_exists() {
                 // A literal that ends with an underscore is put before others.
                 let rest = metric.strip_prefix(literal).filter(|_| literal.ends_with('_'));
                 rest.is_some_and(|rest| code.contains(&format!("\"{rest}\"")))
-                    || is_made_by(literal, metric)
-                    || is_made_by(literal, family)
+                    || literal_can_produce_name(literal, metric)
+                    || literal_can_produce_name(literal, family)
             });
             assert!(exists, "{name} names `{metric}`, which does not exist");
         }

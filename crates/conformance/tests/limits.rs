@@ -21,7 +21,7 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
 /// Grants alice all verbs on config maps.
-async fn alice(client: &Client) -> Client {
+async fn client_of_alice(client: &Client) -> Client {
     let role = json!({"metadata": {"name": "maps"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]});
     accepts(client.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role).await).unwrap();
     let binding = json!({
@@ -96,7 +96,7 @@ async fn requests_above_the_in_flight_limit_get_429_with_retry_after() {
     .await
     .unwrap();
     let client = server.client().unwrap();
-    let alice = alice(&client).await;
+    let alice = client_of_alice(&client).await;
     // A creation whose webhook does not answer occupies the only seat.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let hook = json!({"metadata": {"name": "silent"}, "webhooks": [{

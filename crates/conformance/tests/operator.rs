@@ -102,7 +102,7 @@ fn text<'a>(spec: &'a Value, field: &str) -> &'a str {
     spec.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+async fn wait_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds().await {
         assert!(Instant::now() < deadline, "{what} did not come true");
@@ -116,7 +116,7 @@ async fn an_operator_reconciles_until_its_objects_and_crd_are_deleted() {
     let client = client(&server).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     definitions.create(&PostParams::default(), &crd()).await.unwrap();
-    until("the definition is established", async || {
+    wait_until("the definition is established", async || {
         let status = definitions.get("greetings.example.com").await.unwrap().status.unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default();
         conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
@@ -159,16 +159,16 @@ async fn an_operator_reconciles_until_its_objects_and_crd_are_deleted() {
         let greeting = greetings.get(name).await.unwrap();
         greeting.data.pointer("/status/said").and_then(Value::as_str).unwrap_or_default().to_owned()
     };
-    until("the greeting was said", async || said("world").await == "hello, world").await;
+    wait_until("the greeting was said", async || said("world").await == "hello, world").await;
     let patch = json!({"spec": {"words": "good night"}});
     greetings.patch("world", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
-    until("the change was said", async || said("world").await == "good night, world").await;
+    wait_until("the change was said", async || said("world").await == "good night, world").await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     assert_eq!(maps.get("world").await.unwrap().data.unwrap()["said"], "good night, world");
 
     // Deleting the CRD deletes its objects, which wait for the operator's finalizer.
     definitions.delete("greetings.example.com", &DeleteParams::default()).await.unwrap();
-    until("the definition is gone", async || {
+    wait_until("the definition is gone", async || {
         definitions.get_opt("greetings.example.com").await.unwrap().is_none()
     })
     .await;

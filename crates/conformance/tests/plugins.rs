@@ -23,11 +23,11 @@ async fn quota(client: &Client, namespace: &str, hard: &Value) {
     let path = format!("/api/v1/namespaces/{namespace}/resourcequotas");
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": hard}});
     accepts(client.post(&path, &quota).await).unwrap();
-    used(client, namespace, |used| !used.is_null()).await;
+    wait_for_quota_usage(client, namespace, |used| !used.is_null()).await;
 }
 
 /// Waits until the used resources of the quota satisfy `is`.
-async fn used(client: &Client, namespace: &str, is: impl Fn(&Value) -> bool) -> Value {
+async fn wait_for_quota_usage(client: &Client, namespace: &str, is: impl Fn(&Value) -> bool) -> Value {
     let path = format!("/api/v1/namespaces/{namespace}/resourcequotas/q");
     eventually(SOON, async || {
         let quota = accepts(client.get(&path).await)?;
@@ -59,7 +59,7 @@ async fn quota_admits_exactly_its_limit_under_concurrency() {
     assert_eq!(codes.iter().filter(|code| **code == 201).count(), 10, "{codes:?}");
     assert_eq!(codes.iter().filter(|code| **code == 403).count(), 90, "{codes:?}");
     assert_eq!(count(&client, "/api/v1/namespaces/q/pods").await, 10);
-    used(&client, "q", |used| used["pods"] == "10").await;
+    wait_for_quota_usage(&client, "q", |used| used["pods"] == "10").await;
 }
 
 #[tokio::test]
@@ -87,20 +87,20 @@ async fn quota_is_released_by_deleted_and_finished_pods_and_never_exceeded() {
     }
     let most = work.join_all().await.into_iter().max().unwrap();
     assert!(most <= 5, "{most} pods at once");
-    used(&client, "q", |used| used["pods"] == "0").await;
+    wait_for_quota_usage(&client, "q", |used| used["pods"] == "0").await;
     // A creation that fails is not counted in the end.
     let map = json!({"metadata": {"name": "m"}});
     accepts(client.post("/api/v1/namespaces/q/configmaps", &map).await).unwrap();
     rejects(client.post("/api/v1/namespaces/q/configmaps", &map).await, 409, "AlreadyExists").unwrap();
-    used(&client, "q", |used| used["count/configmaps"] == "1").await;
+    wait_for_quota_usage(&client, "q", |used| used["count/configmaps"] == "1").await;
     // A finished pod is not counted.
     accepts(client.post("/api/v1/namespaces/q/pods", &pod("ends")).await).unwrap();
-    used(&client, "q", |used| used["pods"] == "1").await;
+    wait_for_quota_usage(&client, "q", |used| used["pods"] == "1").await;
     let ended = json!({"status": {"phase": "Succeeded"}});
     let headers = [("content-type", "application/merge-patch+json")];
     let path = "/api/v1/namespaces/q/pods/ends/status";
     accepts(client.send(http::Method::PATCH, path, &headers, ended.to_string().into()).await).unwrap();
-    used(&client, "q", |used| used["pods"] == "0").await;
+    wait_for_quota_usage(&client, "q", |used| used["pods"] == "0").await;
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ async fn binding(client: &Client, name: &str, spec: Value) {
     accepts(client.post(&format!("{GROUP}/validatingadmissionpolicybindings"), &object).await).unwrap();
 }
 
-async fn mutating(client: &Client, name: &str, spec: Value) {
+async fn create_mutating_policy(client: &Client, name: &str, spec: Value) {
     let object = json!({"metadata": {"name": name}, "spec": spec});
     accepts(client.post(&format!("{GROUP}/mutatingadmissionpolicies"), &object).await).unwrap();
     let object = json!({"metadata": {"name": name}, "spec": {"policyName": name}});
@@ -30,7 +30,7 @@ async fn mutating(client: &Client, name: &str, spec: Value) {
 }
 
 /// Deletes a binding and waits until its policy has no effect.
-async fn unbind(
+async fn delete_binding(
     client: &Client,
     kind: &str,
     name: &str,
@@ -40,7 +40,7 @@ async fn unbind(
     eventually(SOON, async || accepts(probe().await)).await.unwrap()
 }
 
-fn on(resources: &Value, operations: &Value) -> Value {
+fn match_constraints(resources: &Value, operations: &Value) -> Value {
     json!({"resourceRules": [{"apiGroups": ["", "apps"], "apiVersions": ["v1"], "operations": operations, "resources": resources}]})
 }
 
@@ -63,7 +63,7 @@ async fn a_policy_is_active_from_the_creation_of_its_binding_until_its_deletion(
         &client,
         "short",
         json!({
-            "matchConstraints": on(&json!(["configmaps"]), &json!(["CREATE", "UPDATE", "DELETE"])),
+            "matchConstraints": match_constraints(&json!(["configmaps"]), &json!(["CREATE", "UPDATE", "DELETE"])),
             "validations": [
                 {"expression": "request.operation == 'DELETE' || size(object.data) < 2", "message": "too many", "reason": "Forbidden"},
                 {"expression": "request.operation != 'DELETE' || !has(oldObject.metadata.labels)", "messageExpression": "'has labels: ' + string(size(oldObject.metadata.labels))"},
@@ -98,7 +98,7 @@ async fn a_policy_is_active_from_the_creation_of_its_binding_until_its_deletion(
             .contains("ValidatingAdmissionPolicy 'short' with binding 'everywhere'")
     );
 
-    unbind(&client, "validatingadmissionpolicybindings", "everywhere", async || {
+    delete_binding(&client, "validatingadmissionpolicybindings", "everywhere", async || {
         client.post(&dry, &many).await
     })
     .await;
@@ -112,7 +112,7 @@ async fn bindings_deleted_as_a_collection_deny_nothing_afterwards() {
     let dry = format!("{MAPS}?dryRun=All");
     for number in 0..20 {
         let name = format!("none-{number}");
-        let constraints = on(&json!(["configmaps"]), &json!(["CREATE"]));
+        let constraints = match_constraints(&json!(["configmaps"]), &json!(["CREATE"]));
         let spec = json!({"matchConstraints": constraints, "validations": [{"expression": "false"}]});
         policy(&client, &name, spec).await;
         binding(&client, &name, json!({"policyName": name, "validationActions": ["Deny"]})).await;
@@ -131,7 +131,7 @@ async fn warnings_reach_the_client_and_parameters_are_current() {
         "limited",
         json!({
             "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-            "matchConstraints": on(&json!(["secrets"]), &json!(["CREATE"])),
+            "matchConstraints": match_constraints(&json!(["secrets"]), &json!(["CREATE"])),
             "validations": [{"expression": "size(object.metadata.name) <= int(params.data.most)", "messageExpression": "'longer than ' + params.data.most"}],
         }),
     )
@@ -174,20 +174,22 @@ async fn warnings_reach_the_client_and_parameters_are_current() {
     })
     .await
     .unwrap();
-    unbind(&client, "validatingadmissionpolicybindings", "warn", async || client.post(secrets, &long).await)
-        .await;
+    delete_binding(&client, "validatingadmissionpolicybindings", "warn", async || {
+        client.post(secrets, &long).await
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn mutations_change_the_stored_object_and_failures_deny() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    mutating(
+    create_mutating_policy(
         &client,
         "proxied",
         json!({
             "reinvocationPolicy": "Never",
-            "matchConstraints": on(&json!(["deployments"]), &json!(["CREATE"])),
+            "matchConstraints": match_constraints(&json!(["deployments"]), &json!(["CREATE"])),
             "matchConditions": [{"name": "wanted", "expression": "object.metadata.name != 'plain'"}],
             "mutations": [
                 {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression":
@@ -217,12 +219,12 @@ async fn mutations_change_the_stored_object_and_failures_deny() {
     let plain = accepts(client.post(path, &deployment("plain")).await).unwrap();
     assert_eq!(plain["spec"]["template"]["spec"]["containers"].as_array().unwrap().len(), 1);
 
-    mutating(
+    create_mutating_policy(
         &client,
         "failing",
         json!({
             "reinvocationPolicy": "Never",
-            "matchConstraints": on(&json!(["configmaps"]), &json!(["CREATE"])),
+            "matchConstraints": match_constraints(&json!(["configmaps"]), &json!(["CREATE"])),
             "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{data: {'k': object.data.nope}}"}}],
         }),
     )
@@ -233,7 +235,7 @@ async fn mutations_change_the_stored_object_and_failures_deny() {
         status["message"],
         "policy 'failing' with binding 'failing' denied request: expression 'Object{data: {'k': object.data.nope}}' resulted in error: no such key: nope"
     );
-    let passed = unbind(&client, "mutatingadmissionpolicybindings", "failing", async || {
+    let passed = delete_binding(&client, "mutatingadmissionpolicybindings", "failing", async || {
         client.post(&dry, &map("m", &json!({"a": "b"}))).await
     });
     assert_eq!(passed.await["data"], json!({"a": "b"}));
@@ -247,7 +249,7 @@ async fn policies_are_active_before_the_first_answer_after_a_restart() {
     policy(
         &client,
         "never",
-        json!({"matchConstraints": on(&json!(["configmaps"]), &json!(["CREATE"])), "validations": [{"expression": "object.metadata.name != 'x'", "message": "not x"}]}),
+        json!({"matchConstraints": match_constraints(&json!(["configmaps"]), &json!(["CREATE"])), "validations": [{"expression": "object.metadata.name != 'x'", "message": "not x"}]}),
     )
     .await;
     binding(&client, "always", json!({"policyName": "never", "validationActions": ["Deny"]})).await;
@@ -257,7 +259,7 @@ async fn policies_are_active_before_the_first_answer_after_a_restart() {
     let status = rejects(client.post(MAPS, &map("x", &json!({}))).await, 422, "Invalid").unwrap();
     assert_eq!(status["message"], denial("configmaps \"x\"", "never", "always", "not x"));
     accepts(client.post(MAPS, &map("y", &json!({}))).await).unwrap();
-    unbind(&client, "validatingadmissionpolicybindings", "always", async || {
+    delete_binding(&client, "validatingadmissionpolicybindings", "always", async || {
         client.post(MAPS, &map("x", &json!({}))).await
     })
     .await;
@@ -270,7 +272,7 @@ async fn a_type_error_in_a_policy_is_reported_in_its_status() {
     policy(
         &client,
         "typo",
-        json!({"matchConstraints": on(&json!(["deployments"]), &json!(["CREATE"])), "validations": [{"expression": "object.spec.replcas > 1"}, {"expression": "object.spec.replicas > 1"}]}),
+        json!({"matchConstraints": match_constraints(&json!(["deployments"]), &json!(["CREATE"])), "validations": [{"expression": "object.spec.replcas > 1"}, {"expression": "object.spec.replicas > 1"}]}),
     )
     .await;
     let status = eventually(SOON, async || {
@@ -299,7 +301,7 @@ async fn decision_metrics_have_the_names_of_kubernetes() {
     policy(
         &client,
         "counted",
-        json!({"matchConstraints": on(&json!(["configmaps"]), &json!(["CREATE"])), "validations": [{"expression": "object.metadata.name != 'x'"}]}),
+        json!({"matchConstraints": match_constraints(&json!(["configmaps"]), &json!(["CREATE"])), "validations": [{"expression": "object.metadata.name != 'x'"}]}),
     )
     .await;
     binding(&client, "counted-b", json!({"policyName": "counted", "validationActions": ["Deny"]})).await;

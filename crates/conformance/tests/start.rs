@@ -20,7 +20,7 @@ use tokio::io::AsyncWriteExt as _;
 const SOON: Duration = Duration::from_secs(20);
 
 /// Runs a command that must fail, and returns its single error line.
-async fn fails(args: &[&str]) -> String {
+async fn run_failing(args: &[&str]) -> String {
     let (code, said) = run_to_end(args, SOON).await.unwrap();
     assert!(
         code.is_some_and(|code| code != 0),
@@ -134,7 +134,7 @@ async fn unauthenticated_clients_get_only_health_checks_from_up() {
 }
 
 #[tokio::test]
-async fn a_second_start_finds_the_state_of_the_first() {
+async fn objects_and_credentials_survive_a_restart() {
     let folder = TempDir::new().unwrap();
     let (port, guard) = free_port().unwrap();
     drop(guard);
@@ -194,9 +194,14 @@ async fn the_kubernetes_service_has_the_address_of_the_server() {
 async fn a_port_in_use_is_an_error_with_its_number() {
     let folder = TempDir::new().unwrap();
     let (port, _guard) = free_port().unwrap();
-    let said =
-        fails(&["up", "--data-dir", text(&folder.path().join("data")), "--secure-port", &port.to_string()])
-            .await;
+    let said = run_failing(&[
+        "up",
+        "--data-dir",
+        text(&folder.path().join("data")),
+        "--secure-port",
+        &port.to_string(),
+    ])
+    .await;
     assert!(said.contains(&port.to_string()) && said.contains("in use"), "{said}");
 }
 
@@ -206,7 +211,7 @@ async fn an_unwritable_folder_is_an_error_with_its_path() {
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     for path in [file.join("below"), file.clone(), Path::new("/proc/portcullis").to_owned()] {
-        let said = fails(&["up", "--data-dir", text(&path), "--secure-port", "0"]).await;
+        let said = run_failing(&["up", "--data-dir", text(&path), "--secure-port", "0"]).await;
         assert!(said.contains(text(&path)), "{said}");
     }
 }
@@ -214,7 +219,7 @@ async fn an_unwritable_folder_is_an_error_with_its_path() {
 #[tokio::test]
 async fn a_folder_in_use_by_another_server_is_an_error_with_its_path() {
     let server = Server::up().await.unwrap();
-    let said = fails(&["up", "--data-dir", text(&server.data()), "--secure-port", "0"]).await;
+    let said = run_failing(&["up", "--data-dir", text(&server.data()), "--secure-port", "0"]).await;
     assert!(said.contains("another process"), "{said}");
     assert!(said.contains(text(&server.data())), "{said}");
     accepts(server.client().unwrap().get("/api/v1/namespaces").await).unwrap();
@@ -228,14 +233,14 @@ async fn loose_file_modes_are_an_error_with_a_remedy() {
     drop(Server::up_at(folder.path()).await.unwrap());
 
     fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
-    let said = fails(&up).await;
+    let said = run_failing(&up).await;
     assert!(said.contains("0755") && said.contains("chmod 700"), "{said}");
     fs::set_permissions(&data, Permissions::from_mode(0o700)).unwrap();
 
     let keys: Vec<_> = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()).collect();
     for key in keys.iter().filter(|path| path.extension().is_some_and(|extension| extension == "key")) {
         fs::set_permissions(key, Permissions::from_mode(0o644)).unwrap();
-        let said = fails(&up).await;
+        let said = run_failing(&up).await;
         assert!(said.contains(text(key)) && said.contains("0644") && said.contains("chmod 600"), "{said}");
         fs::set_permissions(key, Permissions::from_mode(0o600)).unwrap();
     }
@@ -252,7 +257,7 @@ async fn a_folder_of_another_owner_is_rejected() {
         println!("left out: only root can give a folder away");
         return;
     }
-    let said = fails(&["up", "--data-dir", text(&data), "--secure-port=0"]).await;
+    let said = run_failing(&["up", "--data-dir", text(&data), "--secure-port=0"]).await;
     assert!(said.contains("belongs to another user, who could have put keys into it"), "{said}");
 }
 
@@ -268,17 +273,18 @@ async fn a_damaged_store_is_an_error_with_its_path() {
             fs::write(&path, vec![0xa5; usize::try_from(length).unwrap()]).unwrap();
         }
     }
-    let said = fails(&["up", "--data-dir", text(&folder.path().join("data")), "--secure-port", "0"]).await;
+    let said =
+        run_failing(&["up", "--data-dir", text(&folder.path().join("data")), "--secure-port", "0"]).await;
     assert!(said.contains(text(&store)), "it names the file: {said}");
 }
 
 #[tokio::test]
 async fn an_unknown_flag_error_suggests_the_nearest() {
-    let said = fails(&["serve", "--secure-prt=6443"]).await;
+    let said = run_failing(&["serve", "--secure-prt=6443"]).await;
     assert!(said.contains("--secure-prt") && said.contains("--secure-port"), "{said}");
-    let said = fails(&["serve", "--encryption-provider-confg=x"]).await;
+    let said = run_failing(&["serve", "--encryption-provider-confg=x"]).await;
     assert!(said.contains("--encryption-provider-config"), "{said}");
-    let said = fails(&["up", "--data-dr=x"]).await;
+    let said = run_failing(&["up", "--data-dr=x"]).await;
     assert!(said.contains("--data-dir"), "{said}");
 }
 
@@ -309,7 +315,7 @@ async fn security_flags_that_are_not_implemented_are_rejected() {
         "--service-cluster-ip-range=nonsense",
     ] {
         let said =
-            fails(&["serve", &data, &certs, "--secure-port=0", "--bind-address=127.0.0.1", flag]).await;
+            run_failing(&["serve", &data, &certs, "--secure-port=0", "--bind-address=127.0.0.1", flag]).await;
         let mut parts = flag.trim_start_matches('-').split('=').filter(|part| *part != "true");
         assert!(parts.any(|part| said.contains(part)), "{flag}: {said}");
     }
@@ -333,7 +339,7 @@ async fn a_group_without_a_served_version_is_not_in_discovery() {
 }
 
 #[tokio::test]
-async fn errors_of_token_flags_are_reported_with_both_names() {
+async fn errors_of_token_flags_are_reported_in_the_words_of_kubernetes_too() {
     let folder = TempDir::new().unwrap();
     let data = format!("--data-dir={}", folder.path().join("data").display());
     let certs = format!("--cert-dir={}", folder.path().join("certs").display());
@@ -351,7 +357,7 @@ async fn errors_of_token_flags_are_reported_with_both_names() {
             "service-account-jwks-uri must be a valid URL: parse \\\"://\\\": missing protocol scheme",
         ),
     ] {
-        let said = fails(&[&usual[..], &flags].concat()).await;
+        let said = run_failing(&[&usual[..], &flags].concat()).await;
         assert!(said.contains(own), "{said}");
         assert!(said.contains(&format!("\"command failed\" err=\"{words}\"")), "{said}");
     }

@@ -42,7 +42,7 @@ async fn register(client: &Client, kind: &str, hooks: &[Value]) {
     accepts(client.post(&configurations(kind), &body).await).unwrap();
 }
 
-async fn forget(client: &Client, kind: &str) {
+async fn delete_configuration(client: &Client, kind: &str) {
     accepts(client.delete(&format!("{}/guards", configurations(kind))).await).unwrap();
     // Waits until no request calls the webhook any more.
     conformance::eventually(Duration::from_secs(10), async || {
@@ -53,7 +53,7 @@ async fn forget(client: &Client, kind: &str) {
     .unwrap();
 }
 
-fn at(server: &WebhookServer) -> Value {
+fn client_config_of(server: &WebhookServer) -> Value {
     json!({"url": server.url("/review"), "caBundle": server.ca_bundle})
 }
 
@@ -62,7 +62,13 @@ fn map(name: &str) -> Value {
 }
 
 /// The request is denied with these words because of the webhook; with failurePolicy Ignore, or without it, it succeeds.
-async fn fails(client: &Client, kind: &str, client_config: &Value, more: &Value, words: &str) {
+async fn check_webhook_failure(
+    client: &Client,
+    kind: &str,
+    client_config: &Value,
+    more: &Value,
+    words: &str,
+) {
     register(client, kind, &[hook(NAME, client_config, more)]).await;
     let status = rejects(client.post(MAPS, &map("refused")).await, 500, "InternalError").unwrap();
     let message = status["message"].as_str().unwrap();
@@ -76,7 +82,7 @@ async fn fails(client: &Client, kind: &str, client_config: &Value, more: &Value,
     body["webhooks"] = json!([hook(NAME, client_config, &ignoring)]);
     accepts(client.json(Method::PUT, &path, &body).await).unwrap();
     accepts(client.post(&format!("{MAPS}?dryRun=All"), &map("ignored")).await).unwrap();
-    forget(client, kind).await;
+    delete_configuration(client, kind).await;
     accepts(client.post(&format!("{MAPS}?dryRun=All"), &map("refused")).await).unwrap();
 }
 
@@ -88,13 +94,13 @@ async fn a_denial_names_the_webhook() {
         .await
         .unwrap();
     for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
-        register(&client, kind, &[hook(NAME, &at(&webhook), &json!({}))]).await;
+        register(&client, kind, &[hook(NAME, &client_config_of(&webhook), &json!({}))]).await;
         let status = rejects(client.post(MAPS, &map("a")).await, 403, "").unwrap();
         assert_eq!(
             status["message"],
             format!("admission webhook \"{NAME}\" denied the request: not on my watch")
         );
-        forget(&client, kind).await;
+        delete_configuration(&client, kind).await;
         accepts(client.post(&format!("{MAPS}?dryRun=All"), &map("a")).await).unwrap();
     }
     let calls = webhook.take_calls();
@@ -117,15 +123,16 @@ async fn an_unreachable_webhook_follows_its_failure_policy() {
     drop(guard);
     let url = format!("https://127.0.0.1:{port}/review");
     let words = format!("Post \"{url}?timeout=5s\": dial tcp 127.0.0.1:{port}: connect: connection refused");
-    fails(&client, kind, &json!({"url": url}), &nothing, &words).await;
+    check_webhook_failure(&client, kind, &json!({"url": url}), &nothing, &words).await;
 
     let silent = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::Silence).await.unwrap();
     let words = format!("Post \"{}?timeout=1s\": context deadline exceeded", silent.url("/review"));
-    fails(&client, kind, &at(&silent), &json!({"timeoutSeconds": 1}), &words).await;
+    check_webhook_failure(&client, kind, &client_config_of(&silent), &json!({"timeoutSeconds": 1}), &words)
+        .await;
 
     let closing = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::Drop).await.unwrap();
     let words = format!("Post \"{}?timeout=5s\": EOF", closing.url("/review"));
-    fails(&client, kind, &at(&closing), &nothing, &words).await;
+    check_webhook_failure(&client, kind, &client_config_of(&closing), &nothing, &words).await;
 }
 
 #[tokio::test]
@@ -140,22 +147,22 @@ async fn a_webhook_with_a_wrong_certificate_is_a_failure() {
     let stranger = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let unknown = format!("{verify}certificate signed by unknown authority");
     let crossed = json!({"url": signed.url("/review"), "caBundle": stranger.ca_bundle});
-    fails(&client, kind, &crossed, &nothing, &unknown).await;
+    check_webhook_failure(&client, kind, &crossed, &nothing, &unknown).await;
     // Without a bundle, only the CAs of the system are trusted.
-    fails(&client, kind, &json!({"url": signed.url("/review")}), &nothing, &unknown).await;
+    check_webhook_failure(&client, kind, &json!({"url": signed.url("/review")}), &nothing, &unknown).await;
     let garbage = json!({"url": signed.url("/review"), "caBundle": "AAAA"});
     let words =
         "could not get REST client: unable to load root certificates: unable to parse bytes as PEM block";
-    fails(&client, kind, &garbage, &nothing, words).await;
+    check_webhook_failure(&client, kind, &garbage, &nothing, words).await;
 
     let other = WebhookServer::start(ServingCertificate::OtherName, |_| ReviewReply::allow()).await.unwrap();
     let words =
         format!("{verify}cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs");
-    fails(&client, kind, &at(&other), &nothing, &words).await;
+    check_webhook_failure(&client, kind, &client_config_of(&other), &nothing, &words).await;
 
     let expired = WebhookServer::start(ServingCertificate::Expired, |_| ReviewReply::allow()).await.unwrap();
     let words = format!("{verify}certificate has expired or is not yet valid: current time ");
-    fails(&client, kind, &at(&expired), &nothing, &words).await;
+    check_webhook_failure(&client, kind, &client_config_of(&expired), &nothing, &words).await;
     assert!(
         signed.take_calls().is_empty() && other.take_calls().is_empty() && expired.take_calls().is_empty()
     );
@@ -163,10 +170,10 @@ async fn a_webhook_with_a_wrong_certificate_is_a_failure() {
     // A self-signed certificate that is its own CA is accepted, as many webhooks use it.
     let own =
         WebhookServer::start(ServingCertificate::SelfSigned, |_| ReviewReply::deny("seen")).await.unwrap();
-    register(&client, kind, &[hook(NAME, &at(&own), &nothing)]).await;
+    register(&client, kind, &[hook(NAME, &client_config_of(&own), &nothing)]).await;
     let status = rejects(client.post(MAPS, &map("a")).await, 403, "").unwrap();
     assert_eq!(status["message"], format!("admission webhook \"{NAME}\" denied the request: seen"));
-    forget(&client, kind).await;
+    delete_configuration(&client, kind).await;
     accepts(client.post(MAPS, &map("a")).await).unwrap();
 }
 
@@ -228,7 +235,14 @@ async fn a_malformed_answer_is_a_failure() {
     ];
     for (reply, words) in cases {
         let webhook = WebhookServer::start(ServingCertificate::Signed, move |_| reply.clone()).await.unwrap();
-        fails(&client, "MutatingWebhookConfiguration", &at(&webhook), &json!({}), words).await;
+        check_webhook_failure(
+            &client,
+            "MutatingWebhookConfiguration",
+            &client_config_of(&webhook),
+            &json!({}),
+            words,
+        )
+        .await;
     }
 }
 
@@ -240,15 +254,16 @@ async fn a_patch_that_cannot_be_applied_is_an_error_with_every_failure_policy() 
     let webhook =
         WebhookServer::start(ServingCertificate::Signed, move |_| ReviewReply::patch(&patch)).await.unwrap();
     let kind = "MutatingWebhookConfiguration";
-    register(&client, kind, &[hook(NAME, &at(&webhook), &json!({"failurePolicy": "Ignore"}))]).await;
+    register(&client, kind, &[hook(NAME, &client_config_of(&webhook), &json!({"failurePolicy": "Ignore"}))])
+        .await;
     let status = rejects(client.post(MAPS, &map("a")).await, 500, "InternalError").unwrap();
     assert_eq!(status["message"], "Internal error occurred: testing value /data/k failed: test failed");
-    forget_anyway(&client, kind).await;
+    delete_denying_configuration(&client, kind).await;
     accepts(client.post(MAPS, &map("a")).await).unwrap();
 }
 
 /// Removes a configuration whose webhook denies everything.
-async fn forget_anyway(client: &Client, kind: &str) {
+async fn delete_denying_configuration(client: &Client, kind: &str) {
     accepts(client.delete(&format!("{}/guards", configurations(kind))).await).unwrap();
     conformance::eventually(Duration::from_secs(10), async || {
         accepts(client.post(&format!("{MAPS}?dryRun=All"), &map("probe")).await)
@@ -276,7 +291,7 @@ async fn a_service_is_called_at_its_ready_endpoints_with_its_own_name() {
     let config = |port: u16, path: &str| json!({"service": {"namespace": "default", "name": "hook", "port": port, "path": path}, "caBundle": webhook.ca_bundle});
     let nothing = json!({});
     let post = "Post \"https://hook.default.svc:8443/deep/review?timeout=5s\": ";
-    fails(
+    check_webhook_failure(
         &client,
         kind,
         &config(8443, "/deep/review"),
@@ -289,9 +304,9 @@ async fn a_service_is_called_at_its_ready_endpoints_with_its_own_name() {
     accepts(client.post("/api/v1/namespaces/default/services", &service).await).unwrap();
     let words =
         "Post \"https://hook.default.svc:443/?timeout=5s\": no service port 443 found for service \"hook\"";
-    fails(&client, kind, &config(443, "/"), &nothing, words).await;
+    check_webhook_failure(&client, kind, &config(443, "/"), &nothing, words).await;
     let words = format!("{post}no endpoints available for service \"hook\"");
-    fails(&client, kind, &config(8443, "/deep/review"), &nothing, &words).await;
+    check_webhook_failure(&client, kind, &config(8443, "/deep/review"), &nothing, &words).await;
 
     // One endpoint is not ready, and has no listener.
     let own = own_address();
@@ -309,7 +324,7 @@ async fn a_service_is_called_at_its_ready_endpoints_with_its_own_name() {
         .unwrap();
     if own.is_none() {
         let words = format!("{post}dial tcp 192.0.2.1:{}: connect: ", webhook.port);
-        fails(&client, kind, &config(8443, "/deep/review"), &nothing, &words).await;
+        check_webhook_failure(&client, kind, &config(8443, "/deep/review"), &nothing, &words).await;
         return;
     }
     register(&client, kind, &[hook(NAME, &config(8443, "/deep/review"), &nothing)]).await;
@@ -321,7 +336,7 @@ async fn a_service_is_called_at_its_ready_endpoints_with_its_own_name() {
     let call = calls.first().unwrap();
     assert_eq!(call.target, "/deep/review?timeout=5s");
     assert_eq!(call.headers["host"], "hook.default.svc:8443");
-    forget_anyway(&client, kind).await;
+    delete_denying_configuration(&client, kind).await;
     accepts(client.post(MAPS, &map("a")).await).unwrap();
 }
 
@@ -349,7 +364,7 @@ async fn webhooks_mutate_in_order_and_are_reinvoked_if_needed() {
         register(&client, kind, &[own("a", policies[0]), own("b", policies[1])]).await;
         let made = accepts(client.post(&format!("{MAPS}?dryRun=All"), &map("x")).await).unwrap();
         assert_eq!(made["data"]["order"], order);
-        forget_anyway(&client, kind).await;
+        delete_denying_configuration(&client, kind).await;
     }
     let made = accepts(client.post(MAPS, &map("x")).await).unwrap();
     assert_eq!(made["data"], json!({"k": "v"}));
@@ -362,9 +377,14 @@ async fn a_dry_run_is_rejected_if_a_webhook_may_have_side_effects() {
     let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let kind = "ValidatingWebhookConfiguration";
     // New configurations must declare no side effects, so this one is called in a dry run.
-    let refused = json!({"metadata": {"name": "guards"}, "webhooks": [hook(NAME, &at(&webhook), &json!({"sideEffects": "Some"}))]});
+    let refused = json!({"metadata": {"name": "guards"}, "webhooks": [hook(NAME, &client_config_of(&webhook), &json!({"sideEffects": "Some"}))]});
     rejects(client.post(&configurations(kind), &refused).await, 422, "Invalid").unwrap();
-    register(&client, kind, &[hook(NAME, &at(&webhook), &json!({"sideEffects": "NoneOnDryRun"}))]).await;
+    register(
+        &client,
+        kind,
+        &[hook(NAME, &client_config_of(&webhook), &json!({"sideEffects": "NoneOnDryRun"}))],
+    )
+    .await;
     accepts(client.post(&format!("{MAPS}?dryRun=All"), &map("a")).await).unwrap();
     assert_eq!(webhook.take_calls().first().unwrap().review["request"]["dryRun"], true);
 }
@@ -383,7 +403,12 @@ async fn connections_are_reused_and_429_is_retried() {
     })
     .await
     .unwrap();
-    register(&client, "ValidatingWebhookConfiguration", &[hook(NAME, &at(&webhook), &json!({}))]).await;
+    register(
+        &client,
+        "ValidatingWebhookConfiguration",
+        &[hook(NAME, &client_config_of(&webhook), &json!({}))],
+    )
+    .await;
     for _ in 0..4 {
         accepts(client.post(&format!("{MAPS}?dryRun=All"), &map("a")).await).unwrap();
     }
@@ -408,7 +433,7 @@ async fn webhook_warnings_and_metrics_are_reported() {
     .await
     .unwrap();
     let kind = "ValidatingWebhookConfiguration";
-    register(&client, kind, &[hook(NAME, &at(&webhook), &json!({}))]).await;
+    register(&client, kind, &[hook(NAME, &client_config_of(&webhook), &json!({}))]).await;
     let answer = client.post(MAPS, &map("a")).await.unwrap();
     assert_eq!(answer.code, 418);
     assert_eq!(answer.header("warning"), "299 - \"mind the gap\"");
@@ -423,7 +448,7 @@ async fn webhook_warnings_and_metrics_are_reported() {
     ] {
         assert!(page.lines().any(|found| found == line), "no line {line}");
     }
-    forget_anyway(&client, kind).await;
+    delete_denying_configuration(&client, kind).await;
     accepts(client.post(MAPS, &map("a")).await).unwrap();
 }
 
@@ -514,13 +539,13 @@ async fn a_mutation_does_not_move_an_object_to_another_namespace() {
     let webhook =
         WebhookServer::start(ServingCertificate::Signed, move |_| ReviewReply::patch(&moving)).await.unwrap();
     let kind = "MutatingWebhookConfiguration";
-    register(&client, kind, &[hook(NAME, &at(&webhook), &json!({}))]).await;
+    register(&client, kind, &[hook(NAME, &client_config_of(&webhook), &json!({}))]).await;
     let status = rejects(client.post(MAPS, &map("moved")).await, 400, "BadRequest").unwrap();
     assert_eq!(
         status["message"],
         "the namespace of the provided object does not match the namespace sent on the request"
     );
-    forget(&client, kind).await;
+    delete_configuration(&client, kind).await;
     accepts(client.post(MAPS, &map("moved")).await).unwrap();
 }
 
@@ -543,7 +568,11 @@ async fn connect_requests_use_the_options_that_admission_changed() {
     };
     assert!(!message().await.contains("is not valid"));
     let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/exec"]}]);
-    register(&client, "MutatingWebhookConfiguration", &[hook(NAME, &at(&webhook), &json!({"rules": rules}))])
-        .await;
+    register(
+        &client,
+        "MutatingWebhookConfiguration",
+        &[hook(NAME, &client_config_of(&webhook), &json!({"rules": rules}))],
+    )
+    .await;
     assert_eq!(message().await, "container other is not valid for pod p");
 }

@@ -285,7 +285,7 @@ fn a_scale_reads_and_writes_the_replicas_at_the_paths_of_the_crd() {
 }
 
 #[test]
-fn paths_find_what_kubectl_finds() {
+fn json_paths_select_the_same_values_as_kubectl() {
     let object = parse(r#"{"a":{"b.c":1},"l":[{"t":"x","v":1},{"t":"y","v":2}],"m":{"k":"v"}}"#);
     for (path, expected) in [
         (".l[0].v", "[1]"),

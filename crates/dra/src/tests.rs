@@ -119,7 +119,7 @@ fn the_first_free_device_is_allocated_and_released() {
 }
 
 #[test]
-fn a_held_allocation_is_taken_and_an_attempt_leaves_nothing_behind() {
+fn allocate_reserves_no_devices_until_the_allocation_is_held() {
     let mut all = allocator(&[slice("n", TWO)]);
     let claims = [PendingClaim::read(&claim(r#""count": 2"#)).unwrap()];
     let here = node("n");
@@ -206,7 +206,7 @@ fn nodes_reach_slices_by_name_selector_everywhere_or_per_device() {
 }
 
 #[test]
-fn only_the_newest_generation_counts_and_only_if_it_is_complete() {
+fn pool_is_used_only_in_its_newest_generation_and_if_complete() {
     let old = pool("n", 1, 1, r#""nodeName": "n", "devices": [{"name": "old"}]"#);
     let new = pool("n", 2, 1, r#""nodeName": "n", "devices": [{"name": "new"}]"#);
     assert_eq!(one(&mut allocator(&[old.clone(), new]), &claim("")), Some("r=new".into()));
@@ -228,7 +228,7 @@ fn only_the_newest_generation_counts_and_only_if_it_is_complete() {
 }
 
 #[test]
-fn all_means_every_matching_device_and_fails_if_one_is_in_use() {
+fn allocation_mode_all_takes_every_matching_device_and_fails_if_one_is_in_use() {
     let wanted = claim(r#""allocationMode": "All""#);
     let mut all = allocator(&[slice("n", TWO)]);
     assert_eq!(one(&mut all, &wanted), Some("r=a r=b".into()));
@@ -276,7 +276,7 @@ fn the_search_backtracks_when_a_later_request_needs_a_device() {
 }
 
 #[test]
-fn constraints_make_devices_alike_or_distinct() {
+fn constraints_require_matching_or_distinct_attributes() {
     let slices = [slice(
         "n",
         r#"[{"name": "a", "attributes": {"numa": {"int": 0}}}, {"name": "b", "attributes": {"gpu.example.com/numa": {"int": 1}}},
@@ -332,7 +332,7 @@ fn taints_exclude_requests_without_a_toleration() {
 }
 
 #[test]
-fn rules_taint_the_devices_they_select() {
+fn device_taint_rules_taint_the_devices_they_select() {
     let rule = |selector: &str| {
         parse(&format!(r#"{{"spec": {{{selector}"taint": {{"key": "k", "effect": "NoExecute"}}}}}}"#))
     };
@@ -362,7 +362,7 @@ fn partitioned() -> [Value; 2] {
 }
 
 #[test]
-fn partitions_take_from_shared_counters() {
+fn partitioned_devices_consume_shared_counters() {
     let whole = claim(r#""selectors": [{"cel": {"expression": "true"}}], "count": 3"#);
     let mut all = allocator(&partitioned());
     assert_eq!(one(&mut all, &whole), None);
@@ -386,7 +386,7 @@ const SHARED: &str = r#"[{"name": "nic", "allowMultipleAllocations": true, "capa
     "bandwidth": {"value": "10", "requestPolicy": {"default": "2", "validRange": {"min": "2", "step": "2", "max": "8"}}}}}]"#;
 
 #[test]
-fn shared_capacity_is_taken_in_steps_until_it_is_gone() {
+fn shared_capacity_is_consumed_in_steps_until_exhausted() {
     let wanted = |amount: &str| claim(&format!(r#""capacity": {{"requests": {{"bandwidth": "{amount}"}}}}"#));
     let mut all = allocator(&[slice("n", SHARED)]);
     let status = statuses(&mut all, &[wanted("3")], "n").unwrap().unwrap().remove(0);

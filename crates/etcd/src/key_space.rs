@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_others_do_not_belong_to_the_store() {
+    fn keys_outside_the_prefix_do_not_belong_to_the_store() {
         let space = KeySpace::new("/registry", "/registry");
         for key in [&b"/registry2/pods/a"[..], b"compact_rev_key", b"/registry", b"/registry/\xff", b""] {
             assert_eq!(space.store_key(key), None, "{key:?}");

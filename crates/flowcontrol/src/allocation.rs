@@ -104,12 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn without_bounds_in_the_way_everybody_gets_the_same_part_of_the_target() {
+    fn unbounded_levels_get_seats_in_proportion_to_their_targets() {
         check(30.0, &[claim(10.0, 0.0, 100.0), claim(5.0, 0.0, 100.0)], &[20.0, 10.0], 2.0);
     }
 
     #[test]
-    fn what_a_bound_keeps_from_one_goes_to_the_others() {
+    fn seats_that_a_bound_withholds_go_to_other_levels() {
         check(30.0, &[claim(10.0, 0.0, 12.0), claim(5.0, 0.0, 100.0)], &[12.0, 18.0], 3.6);
         check(12.0, &[claim(10.0, 9.0, 12.0), claim(5.0, 0.0, 100.0)], &[9.0, 3.0], 0.6);
         check(30.0, &[claim(0.0, 0.0, 20.0), claim(0.0, 0.0, 10.0)], &[20.0, 10.0], 20_000.0);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_bounds_do_not_allow_is_an_error() {
+    fn seat_allocation_outside_the_bounds_is_an_error() {
         assert!(divide(5.0, &[claim(10.0, 6.0, 12.0)]).unwrap_err().contains("lower bounds"));
         assert!(divide(50.0, &[claim(10.0, 6.0, 12.0)]).unwrap_err().contains("upper bounds"));
         assert!(divide(10.0, &[claim(1.0, 6.0, 12.0)]).unwrap_err().contains("contradict"));

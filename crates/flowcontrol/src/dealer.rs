@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hands_are_dealt_from_the_digits_of_the_hash() {
+    fn shuffle_sharding_deals_hands_from_the_digits_of_the_flow_hash() {
         // Deck of 4: the first card is hash mod 4, the second the (hash/4 mod 3)th of those left, and so on.
         let dealer = Dealer::new(4, 3).unwrap();
         assert_eq!(dealer.deal(0).cards(), [0, 1, 2]);

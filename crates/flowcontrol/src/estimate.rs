@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_costs_a_seat_per_100_kb_that_it_holds_at_once() {
+    fn list_cost_is_a_seat_per_100_kb_held_in_memory() {
         let plain = ListQuery::default();
         assert_eq!(seats(plain, 0, 0, 0), 1);
         assert_eq!(seats(plain, 100, 1000, 0), 1);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_watch_that_begins_with_what_there_is_costs_as_a_list() {
+    fn only_watches_with_initial_events_cost_as_much_as_a_list() {
         let watch = ListQuery { is_watch: true, ..ListQuery::default() };
         assert_eq!(seats(watch, 1000, 500, 0), 5);
         assert_eq!(seats(ListQuery { resource_version: "0", ..watch }, 1000, 500, 0), 5);

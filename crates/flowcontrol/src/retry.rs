@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_come_back_later_while_refusals_go_on_and_sooner_when_they_end() {
+    fn retry_after_grows_while_rejections_continue_and_shrinks_when_they_stop() {
         let mut level = RetryAfter::default();
         let mut reject_times =
             |second: u64, times: u64| (0..times).map(|_| level.record_rejection(second)).last().unwrap();

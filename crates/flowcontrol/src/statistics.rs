@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_integrator_weighs_values_by_how_long_they_held() {
+    fn an_integrator_computes_time_weighted_averages() {
         let mut demand = Integrator::new(seconds(10));
         demand.set(seconds(11), 4.0);
         demand.set(seconds(13), 0.0);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_observed_every_nanosecond() {
+    fn a_ratio_gauge_is_weighted_by_nanoseconds() {
         let mut gauge = RatioGauge::new(&[0.5, 1.0], Duration::ZERO);
         gauge.set_denominator(Duration::ZERO, 4.0);
         gauge.set(Duration::from_nanos(10), 4.0);

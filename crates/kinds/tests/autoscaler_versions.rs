@@ -18,7 +18,7 @@ const TARGET: &str =
     r#""scaleTargetRef":{"kind":"Deployment","name":"d","apiVersion":"apps/v1"},"maxReplicas":5"#;
 
 #[test]
-fn the_cpu_metric_is_a_field_of_v1() {
+fn v1_autoscalers_have_the_cpu_metric_as_a_field() {
     let v2 = parsed(&format!(
         r#"{{"metadata":{{"name":"h"}},"spec":{{{TARGET},"metrics":[{{"type":"Resource","resource":{{"name":"cpu","target":{{"type":"Utilization","averageUtilization":50}}}}}}]}}}}"#
     ));
@@ -29,7 +29,7 @@ fn the_cpu_metric_is_a_field_of_v1() {
 }
 
 #[test]
-fn other_metrics_travel_in_an_annotation_as_kubernetes_writes_it() {
+fn v1_autoscalers_keep_other_metrics_in_the_annotation_of_kubernetes() {
     let v2 = parsed(&format!(
         r#"{{"metadata":{{"name":"h","annotations":{{"a":"b"}}}},"spec":{{{TARGET},"metrics":[{{"type":"Object","object":{{"describedObject":{{"apiVersion":"v1","kind":"Service","name":"s"}},"metric":{{"name":"o","selector":{{"matchLabels":{{"z":"1","type":"2"}}}}}},"target":{{"type":"AverageValue","averageValue":"2500m"}}}}}}]}}}}"#
     ));
@@ -47,7 +47,7 @@ fn other_metrics_travel_in_an_annotation_as_kubernetes_writes_it() {
 }
 
 #[test]
-fn behavior_travels_under_its_go_names() {
+fn autoscaler_behavior_is_stored_in_the_v1_annotation_under_its_go_names() {
     let v2 = parsed(&format!(
         r#"{{"metadata":{{"name":"h"}},"spec":{{{TARGET},"metrics":[{{"type":"Resource","resource":{{"name":"cpu","target":{{"type":"Utilization","averageUtilization":80}}}}}}],"behavior":{{"scaleDown":{{"selectPolicy":"Max","policies":[{{"type":"Pods","value":1,"periodSeconds":2}}]}}}}}}}}"#
     ));
@@ -62,7 +62,7 @@ fn behavior_travels_under_its_go_names() {
 }
 
 #[test]
-fn a_v1_object_without_metrics_aims_at_eighty_percent_of_cpu() {
+fn a_v1_autoscaler_without_metrics_targets_eighty_percent_cpu() {
     let v1 = parsed(&format!(r#"{{"metadata":{{"name":"h"}},"spec":{{{TARGET}}}}}"#));
     let v2 = v1_to_v2(&v1);
     let metric = &v2.list_at(&["spec", "metrics"])[0];

@@ -441,7 +441,7 @@ fn every_list_field_of_every_type_is_a_case() {
 }
 
 #[test]
-fn the_count_sees_a_list_that_is_searched_for_each_of_its_items() {
+fn step_counts_detect_a_quadratic_list_search() {
     let case = cases().into_iter().find(|case| case.name == "core.v1.PodSpec.volumes").unwrap();
     let searched: Stage = |_, object| {
         let volumes = object.list_at(&["spec", "volumes"]);

@@ -319,7 +319,7 @@ fn devices_are_validated_as_by_kubernetes() {
 }
 
 #[test]
-fn declared_rules_speak_of_the_version_of_the_request() {
+fn declarative_validation_errors_use_the_field_paths_of_the_request_version() {
     let fields = |kind: &str, object: &str, version: &str| -> Vec<String> {
         let object = value::json::parse(object.as_bytes()).unwrap();
         let rules =

@@ -43,7 +43,7 @@ fn an_unclosed_block_fails() {
 }
 
 #[test]
-fn pages_are_found_by_their_names() {
+fn page_names_are_the_sorted_markdown_files_with_the_prefix() {
     let folder = tempfile::tempdir().unwrap();
     let spec = folder.path().join("spec");
     std::fs::create_dir(&spec).unwrap();

@@ -180,7 +180,7 @@ fn well_known_fields_have_the_expected_properties() {
 }
 
 #[test]
-fn types_may_contain_themselves() {
+fn recursive_types_refer_to_themselves() {
     let props = named("apiextensions.v1.JSONSchemaProps").unwrap();
     let inner = props.field("properties").unwrap().element().unwrap();
     assert!(std::ptr::eq(props, inner));

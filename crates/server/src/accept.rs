@@ -340,7 +340,7 @@ mod tests {
     use super::ConnectionLimits;
 
     #[test]
-    fn connections_leave_descriptors_for_everything_else() {
+    fn the_connection_limit_leaves_file_descriptors_for_other_uses() {
         let of = |descriptors| ConnectionLimits::for_descriptors(descriptors).connections;
         assert_eq!([0, 100, 128, 1024].map(of), [16, 36, 64, 768]);
         assert_eq!([4096, 1 << 20, u64::MAX].map(of), [3072, 16384, 16384]);

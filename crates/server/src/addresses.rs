@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_gets_an_address_and_a_failed_write_gives_it_back() {
+    fn a_cluster_ip_is_released_when_the_write_of_its_service_fails() {
         let addresses = addresses();
         let mut seen = std::collections::HashSet::new();
         for _ in 0..20 {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_range_refuses_and_a_dry_run_takes_nothing() {
+    fn a_full_service_range_refuses_services_and_dry_runs_allocate_no_address() {
         let addresses = addresses();
         let make = || service(r#"{"type":"ClusterIP","ports":[{"port":80}]}"#);
         for _ in 0..30 {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_address_is_the_kubernetes_services_even_while_that_does_not_exist() {
+    fn the_first_address_is_reserved_for_the_kubernetes_service() {
         let addresses = addresses();
         let make = |namespace: &str, name: &str| {
             let mut service = service(
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_names_unallocated_ports_and_never_asks_the_range() {
+    fn dry_runs_assign_placeholder_node_ports_without_allocating_them() {
         let addresses = addresses();
         let ports = |spec: &str, dry_run: bool| {
             let mut object = service(spec);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_in_use_is_refused_and_free_after_release() {
+    fn an_allocated_cluster_ip_is_refused_until_it_is_released() {
         let addresses = addresses();
         let make = || {
             service(

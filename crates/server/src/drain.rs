@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_reads_at_the_rate_is_never_late_and_a_slower_one_is() {
+    async fn only_clients_that_read_below_the_minimum_rate_miss_the_deadline() {
         for (bytes, in_time) in [(RATE * 20, true), (RATE * 16, false), (1, false)] {
             let mut drain = Drain::new(PATIENCE);
             let mut is_late = false;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_read_before_does_not_allow_for_a_longer_pause() {
+    async fn bytes_read_earlier_do_not_extend_the_stall_deadline() {
         let mut drain = Drain::new(PATIENCE);
         drain.took(u64::MAX);
         let began = Instant::now();

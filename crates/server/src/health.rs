@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_waits_for_every_directory_of_manifests_and_each_has_a_page() {
+    async fn readiness_waits_for_every_manifest_directory_and_each_has_a_check() {
         let directories =
             [(ManifestSet::ValidatingPolicies, "/p".into()), (ManifestSet::MutatingWebhooks, "/w".into())];
         let health = health_of(DirectoryStatuses::of(&directories)).await;
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_came_of_the_checks_is_counted_by_page_and_result() {
+    async fn health_check_results_are_counted_by_page_and_status() {
         let health = health().await;
         health.page("/healthz", &Query::default(), false);
         health.page("/livez", &Query::default(), false);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn single_checks_have_pages_and_unknown_ones_do_not() {
+    async fn each_health_check_has_a_page_and_unknown_checks_have_none() {
         let health = health().await;
         assert_eq!(health.page("/healthz/ping", &Query::default(), false), Some((200, "ok".to_owned())));
         assert_eq!(health.page("/livez/shutdown", &Query::default(), false), None);

@@ -44,7 +44,7 @@ pub fn hash(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_name_is_stable_and_of_kubernetes_shape() {
+    fn the_server_identity_is_stable_and_has_the_format_of_kubernetes() {
         let id = super::id();
         assert_eq!(id, super::id());
         let hash = id.strip_prefix("apiserver-").unwrap();

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn no_uid_is_given_twice() {
+    fn uids_are_unique() {
         let many: std::collections::HashSet<_> = (0..10_000).map(|_| super::uid()).collect();
         assert_eq!(many.len(), 10_000);
     }

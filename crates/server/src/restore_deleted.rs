@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_built_in_collection_has_no_key() {
+    fn paths_that_are_not_built_in_collections_have_no_storage_key() {
         assert_eq!(key("/apis/example.com/v1/things", "a"), None);
         assert_eq!(key("/version", "a"), None);
     }

@@ -161,7 +161,7 @@ mod tests {
         assert!(seats.take(&User::named("m").in_groups([authn::names::MASTERS]), &list).is_ok());
     }
     #[tokio::test]
-    async fn a_released_seat_serves_others_and_is_waited_for_before_new_requests() {
+    async fn a_request_reacquiring_its_seat_goes_before_new_requests() {
         let seats = Seats::new(1, 1);
         let (user, post) = (User::named("u"), info(&Method::POST, "/api/v1/pods"));
         let mut slow = seats.take(&user, &post).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_master_goes_on_without_a_seat() {
+    async fn members_of_system_masters_reacquire_without_waiting_for_a_seat() {
         let seats = Seats::new(1, 1);
         let post = info(&Method::POST, "/api/v1/pods");
         let mut master = seats.take(&User::named("m").in_groups([authn::names::MASTERS]), &post).unwrap();

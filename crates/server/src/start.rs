@@ -7,7 +7,7 @@
 //!   most servers that cannot start leave the store alone. Tests: `a_port_in_use_is_reported_before_the_store_is_created`,
 //!   `tls_authorization_and_admission_are_checked_before_the_port_is_bound`.
 //! - Objects that cannot be decoded are known before anything is derived from the store: requests that depend on them are denied
-//!   from the start. Test: `what_an_unreadable_object_decides_about_is_refused_after_a_start_and_at_once`.
+//!   from the start. Test: `requests_that_depend_on_an_unreadable_object_are_refused_after_a_restart`.
 //! - Informers have read the store when their subsystem is built: stored roles, policies, webhooks and CRDs are in force for the first
 //!   request. Tests: `policies_are_active_before_the_first_answer_after_a_restart`,
 //!   `the_deepest_accepted_crd_is_served_after_a_restart`.

@@ -112,7 +112,7 @@ async fn an_object_cannot_be_smuggled_into_another_namespace_or_under_another_na
 }
 
 #[tokio::test]
-async fn an_answer_that_the_client_does_not_take_is_refused_before_anything_happens() {
+async fn writes_with_an_unacceptable_accept_header_are_refused_without_effect() {
     let (server, admin, _) = server().await;
     let maps = "/api/v1/namespaces/mine/configmaps";
     let cases = [
@@ -166,7 +166,7 @@ async fn an_answer_that_the_client_does_not_take_is_refused_before_anything_happ
 }
 
 #[tokio::test]
-async fn what_is_taken_away_is_gone_in_the_next_request() {
+async fn a_deleted_role_binding_takes_effect_on_the_next_request() {
     let (server, admin, robot) = server().await;
     let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/mine/rolebindings";
     let read = "/api/v1/namespaces/mine/configmaps/a";
@@ -184,7 +184,7 @@ async fn what_is_taken_away_is_gone_in_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_watch_of_one_name_shows_that_name_alone() {
+async fn a_watch_of_a_single_object_delivers_only_that_object() {
     let (server, admin, _) = server().await;
     let state = server.running.state();
     let shown = watch(state, "/api/v1/watch/namespaces/mine/configmaps/a").await;

@@ -120,7 +120,7 @@ fn condition<'a>(namespace: &'a Value, kind: &str) -> Option<&'a Value> {
 }
 
 #[tokio::test]
-async fn every_namespace_has_a_default_account_and_the_certificate_of_the_server() {
+async fn every_namespace_gets_a_default_account_and_the_root_ca_config_map() {
     let server = Server::with_namespace().await;
     for namespace in ["default", "kube-system", "kube-public", "kube-node-lease", "n"] {
         server.until_there(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/default")).await;
@@ -132,7 +132,7 @@ async fn every_namespace_has_a_default_account_and_the_certificate_of_the_server
 }
 
 #[tokio::test]
-async fn what_every_cluster_begins_with_comes_back() {
+async fn deleted_system_namespaces_and_the_kubernetes_service_are_recreated() {
     let server = Server::start().await;
     for path in ["/api/v1/namespaces/kube-node-lease", "/api/v1/namespaces/default/services/kubernetes"] {
         let before = server.until_there(path).await;
@@ -144,7 +144,7 @@ async fn what_every_cluster_begins_with_comes_back() {
 }
 
 #[tokio::test]
-async fn the_ranges_of_services_are_an_object_that_is_ready_and_comes_back() {
+async fn the_default_service_cidr_is_ready_and_recreated_after_deletion() {
     let server = Server::start().await;
     let path = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
     let is_ready = |cidr: &Value| {
@@ -163,7 +163,7 @@ async fn the_ranges_of_services_are_an_object_that_is_ready_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_deleted_account_comes_back_and_a_changed_certificate_is_put_right() {
+async fn the_default_account_and_the_root_ca_config_map_are_restored() {
     let server = Server::start().await;
     let account = "/api/v1/namespaces/default/serviceaccounts/default";
     let before = server.until_there(account).await;
@@ -180,7 +180,7 @@ async fn a_deleted_account_comes_back_and_a_changed_certificate_is_put_right() {
 }
 
 #[tokio::test]
-async fn controllers_may_do_what_their_roles_say_and_no_more() {
+async fn controllers_are_limited_to_their_rbac_roles() {
     let server = Server::start().await;
     server.until_there("/api/v1/namespaces/default/serviceaccounts/default").await;
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
@@ -200,7 +200,7 @@ async fn controllers_may_do_what_their_roles_say_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_namespace_is_emptied_and_goes_when_the_last_finalizer_in_it_does() {
+async fn a_namespace_is_emptied_and_deleted_after_its_last_object_finalizer_is_removed() {
     let server = Server::with_namespace().await;
     server.post(MAPS, r#"{"metadata":{"name":"plain"}}"#).await;
     server.post(MAPS, r#"{"metadata":{"name":"held","finalizers":["example.com/held"]}}"#).await;
@@ -255,7 +255,7 @@ async fn a_namespace_is_emptied_and_goes_when_the_last_finalizer_in_it_does() {
 }
 
 #[tokio::test]
-async fn what_pods_use_outlives_them_in_a_namespace_that_goes() {
+async fn namespace_deletion_removes_pods_before_the_objects_they_use() {
     let server = Server::with_namespace().await;
     server.post(MAPS, r#"{"metadata":{"name":"used"}}"#).await;
     let pod = r#"{"metadata":{"name":"p","finalizers":["example.com/held"]},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
@@ -273,7 +273,7 @@ async fn what_pods_use_outlives_them_in_a_namespace_that_goes() {
 }
 
 #[tokio::test]
-async fn dependents_follow_an_owner_that_is_deleted_in_the_background() {
+async fn background_deletion_of_an_owner_deletes_its_dependents() {
     let server = Server::with_namespace().await;
     let owner = server.config_map("owner", &[], "{}").await;
     let other = server.config_map("other", &[], "{}").await;
@@ -296,7 +296,7 @@ async fn dependents_follow_an_owner_that_is_deleted_in_the_background() {
 }
 
 #[tokio::test]
-async fn an_owner_that_is_deleted_in_the_foreground_outlives_the_dependents_that_block_it() {
+async fn foreground_deletion_of_an_owner_waits_for_blocking_dependents() {
     let server = Server::with_namespace().await;
     let owner = server.config_map("owner", &[], "{}").await;
     let child = server.config_map("child", &[(&owner, true)], "{}").await;
@@ -315,7 +315,7 @@ async fn an_owner_that_is_deleted_in_the_foreground_outlives_the_dependents_that
 }
 
 #[tokio::test]
-async fn orphans_stay_and_forget_their_owner() {
+async fn orphaned_dependents_remain_without_owner_references() {
     let server = Server::with_namespace().await;
     let owner = server.config_map("owner", &[], "{}").await;
     let child = server.config_map("child", &[(&owner, true)], "{}").await;
@@ -327,7 +327,7 @@ async fn orphans_stay_and_forget_their_owner() {
 }
 
 #[tokio::test]
-async fn an_object_with_an_owner_that_is_not_there_goes() {
+async fn an_object_whose_owner_does_not_exist_is_garbage_collected() {
     let server = Server::with_namespace().await;
     let mut never = parse(r#"{"metadata":{"name":"never"}}"#);
     never.set_at(&["metadata", "uid"], "00000000-0000-0000-0000-000000000000");
@@ -365,7 +365,7 @@ async fn rules_of_a_labelled_cluster_role_reach_the_roles_that_aggregate_it() {
 }
 
 #[tokio::test]
-async fn a_pod_that_ends_without_a_node_is_not_waited_for() {
+async fn deleting_an_unscheduled_pod_does_not_wait_for_its_grace_period() {
     let server = Server::with_namespace().await;
     let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}],"terminationGracePeriodSeconds":3600}}"#;
     server.post("/api/v1/namespaces/n/pods", pod).await;
@@ -374,7 +374,7 @@ async fn a_pod_that_ends_without_a_node_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn many_dependents_follow_their_owner() {
+async fn foreground_deletion_removes_many_dependents() {
     let server = Server::with_namespace().await;
     let owner = server.config_map("owner", &[], "{}").await;
     for n in 0..200 {
@@ -395,7 +395,7 @@ async fn a_server_with_controllers_stops() {
 }
 
 #[tokio::test]
-async fn without_controllers_nothing_appears() {
+async fn disabled_controllers_create_no_service_accounts() {
     let ephemeral = Ephemeral::start_with(|config| config.controllers.enabled = false).await.unwrap();
     let admin = Client::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
     let namespaces =

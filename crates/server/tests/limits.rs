@@ -41,7 +41,7 @@ async fn closes(mut stream: impl tokio::io::AsyncRead + Unpin, what: &str) {
 }
 
 #[tokio::test]
-async fn who_does_not_go_on_loses_the_connection() {
+async fn stalled_and_idle_connections_are_closed() {
     let server = server().await;
     let mut tcp = TcpStream::connect(server.running.address).await.unwrap();
     tcp.write_all(&[0x16, 0x03, 0x01, 0x02]).await.unwrap();
@@ -61,7 +61,7 @@ async fn who_does_not_go_on_loses_the_connection() {
 }
 
 #[tokio::test]
-async fn a_watch_that_its_client_left_is_over() {
+async fn a_watch_ends_when_its_client_disconnects() {
     let server = server().await;
     let open = || {
         let text = server.running.state().metrics.page((0, 0), None, &[]);
@@ -94,7 +94,7 @@ async fn a_watch_that_its_client_left_is_over() {
 }
 
 #[tokio::test]
-async fn a_grace_period_ends_within_the_life_of_a_calendar() {
+async fn extreme_grace_periods_are_clamped() {
     let server = Ephemeral::start().await.unwrap();
     let admin = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
     let node = br#"{"metadata":{"name":"n"}}"#;

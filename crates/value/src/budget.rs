@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_has_steps_of_its_own_and_is_cancelled_with_its_budget() {
+    fn attempt_has_its_own_steps_and_is_cancelled_with_its_budget() {
         let budget = Budget::new(1000);
         let attempt = budget.attempt(10);
         assert_eq!(attempt.spend(11), Err(BudgetEnded::Exhausted));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_settles_every_step() {
+    fn meter_charges_every_step_to_its_budget() {
         let budget = Budget::new(10_000);
         let meter = Meter::new(&budget);
         assert!((0..5000).all(|_| meter.step(1)));

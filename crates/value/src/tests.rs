@@ -79,6 +79,6 @@ fn nested_values_are_set_and_removed_by_path() {
 }
 
 #[test]
-fn a_value_is_small() {
+fn value_is_at_most_32_bytes() {
     assert!(size_of::<Value>() <= 32, "{}", size_of::<Value>());
 }

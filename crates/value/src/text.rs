@@ -75,7 +75,7 @@ mod tests {
     use super::{bad_percent_escape, first_bytes, first_chars, percent_decode, percent_encode};
 
     #[test]
-    fn a_text_is_cut_between_characters() {
+    fn truncation_does_not_split_characters() {
         let cases = [("", 0, ""), ("abc", 2, "ab"), ("abc", 3, "abc"), ("aéb", 2, "a"), ("aéb", 3, "aé")];
         for (text, max, expected) in cases {
             assert_eq!(first_bytes(text, max), expected, "{text} {max}");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_decoded_and_bad_ones_are_found() {
+    fn percent_escapes_are_decoded_and_invalid_ones_are_reported() {
         for (text, decoded, bad) in [
             ("plain", "plain", None),
             ("a%20b%2F", "a b/", None),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn encoded_texts_decode_to_themselves() {
+    fn percent_encoding_round_trips() {
         for text in ["", "a b", "é%", "/?#[]@!$&'()*+,;=", "\u{0}\u{7f}"] {
             let encoded = percent_encode(text, |byte| byte.is_ascii_alphanumeric());
             assert_eq!(&*percent_decode(&encoded), text.as_bytes(), "{text}");

@@ -19,7 +19,7 @@ const A: &str = "-----BEGIN A-----\nQQ==\n-----END A-----\n";
 const B: &str = "-----BEGIN B-----\nQg==\n-----END B-----\n";
 
 #[test]
-fn the_first_block_is_found_between_other_text() {
+fn first_pem_block_is_found_between_other_text() {
     assert_eq!(first(A), found("A", b"A", ""));
     assert_eq!(first(&format!("words\n{A}{B}")), found("A", b"A", B));
     assert_eq!(first("-----BEGIN A-----\r\nQQ==\r\n-----END A----- \t\r\nrest"), found("A", b"A", "rest"));
@@ -54,7 +54,7 @@ fn a_malformed_pem_block_is_skipped() {
 }
 
 #[test]
-fn headers_are_seen_and_may_not_swallow_the_end() {
+fn pem_headers_are_detected_and_cannot_hide_the_end_line() {
     let (block, rest) = pem::decode(b"-----BEGIN A-----\nk: v\n\nQQ==\n-----END A-----\n").unwrap();
     assert!(block.has_headers && rest.is_empty());
     assert_eq!(block.bytes, b"A");

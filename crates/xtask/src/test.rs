@@ -93,7 +93,7 @@ mod tests {
     use super::conformance_score;
 
     #[test]
-    fn the_scores_of_all_scripts_are_added_up() {
+    fn conformance_score_sums_the_scores_of_all_scripts() {
         let line = conformance_score("52 of 52 access\n40 of 42 tables\n");
         assert_eq!(line, "conformance score: 92 of 94 steps of 2 scripts equal the recorded answers");
     }

@@ -25,13 +25,13 @@ fn plugins_are_configured_inline_or_by_a_file() {
 }
 
 #[test]
-fn an_inline_configuration_wins_over_a_file() {
+fn inline_plugin_configuration_takes_precedence_over_path() {
     let read = parse(&format!("{HEAD}plugins: [{{name: A, path: a.yaml, configuration: {{}}}}]")).unwrap();
     assert_eq!(read.plugins[0].source, PluginConfigurationSource::Inline(b"{}".to_vec()));
 }
 
 #[test]
-fn both_versions_are_read_and_no_other() {
+fn admission_configuration_is_accepted_in_v1_and_v1alpha1_only() {
     assert!(parse(&HEAD.replace("/v1", "/v1alpha1")).is_ok());
     assert_eq!(
         parse(&HEAD.replace("/v1", "/v1beta1")),
@@ -52,7 +52,7 @@ fn unknown_and_repeated_fields_are_refused() {
 }
 
 #[test]
-fn wrong_types_are_refused_in_the_words_of_the_decoder() {
+fn wrong_field_types_are_rejected_with_gos_error_messages() {
     assert_eq!(
         parse(&format!("{HEAD}plugins: [{{name: 1}}]")),
         Err("json: cannot unmarshal number into Go struct field AdmissionPluginConfiguration.plugins.name of type string".to_owned())
@@ -64,7 +64,7 @@ fn wrong_types_are_refused_in_the_words_of_the_decoder() {
 }
 
 #[test]
-fn a_file_of_old_is_handed_to_the_plugins_that_read_it() {
+fn legacy_configuration_file_is_passed_to_the_plugins_that_support_it() {
     let read = parse("imagePolicy: {kubeConfigFile: /x}").unwrap();
     assert!(read.plugins.iter().all(|plugin| plugin.source == PluginConfigurationSource::ThisFile));
     assert_eq!(read.plugins.len(), 2);
@@ -74,7 +74,7 @@ fn a_file_of_old_is_handed_to_the_plugins_that_read_it() {
 const WEBHOOKS: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\n";
 
 #[test]
-fn a_kubeconfig_is_named_by_its_whole_path() {
+fn webhook_kubeconfig_path_must_be_absolute() {
     let read = WebhookAdmission::parse(format!("{WEBHOOKS}kubeConfigFile: /etc/k").as_bytes()).unwrap();
     assert_eq!(read.kubeconfig, "/etc/k");
     assert_eq!(read.static_manifests, "");
@@ -85,7 +85,7 @@ fn a_kubeconfig_is_named_by_its_whole_path() {
 }
 
 #[test]
-fn the_configuration_of_webhooks_is_strict() {
+fn webhook_admission_configuration_is_decoded_strictly() {
     let error = |text: &str| WebhookAdmission::parse(text.as_bytes()).unwrap_err();
     assert_eq!(
         error(&format!("{WEBHOOKS}kubeconfigFile: /k")),

@@ -89,7 +89,7 @@ fn documents_lists_and_typed_lists_are_read() {
 }
 
 #[test]
-fn a_binding_may_be_in_another_file_and_order_is_by_name() {
+fn binding_may_be_in_another_file_and_manifests_are_sorted_by_name() {
     let second = POLICY.replace("p1.", "a0.");
     let files = [file("a.yaml", BINDING), file("b.json", ""), file("c.yml", POLICY), file("d.yaml", &second)];
     let loaded = loaded(ManifestSet::ValidatingPolicies, &files).unwrap();
@@ -102,7 +102,7 @@ fn a_binding_may_be_in_another_file_and_order_is_by_name() {
 }
 
 #[test]
-fn kinds_are_those_of_the_directory() {
+fn manifest_of_a_kind_not_supported_in_the_directory_is_rejected() {
     assert_eq!(policies(WEBHOOK), "unsupported resource type *v1.ValidatingWebhookConfiguration");
     assert_eq!(
         policies(&POLICY.replace("k8s.io/v1\n", "k8s.io/v1beta1\n")),
@@ -123,7 +123,7 @@ fn kinds_are_those_of_the_directory() {
 }
 
 #[test]
-fn decoding_is_strict_and_says_where() {
+fn manifests_are_decoded_strictly_and_errors_have_a_position() {
     let text = POLICY.replace("  matchConstraints:", "  color: red\n  matchConstraints:");
     let refused = loaded(ManifestSet::ValidatingPolicies, &[file("a.yaml", &text)]).unwrap_err();
     assert!(refused.to_string().ends_with("strict decoding error: unknown field \"spec.color\""));
@@ -139,7 +139,7 @@ fn decoding_is_strict_and_says_where() {
 }
 
 #[test]
-fn names_have_the_suffix_and_are_unique() {
+fn manifest_names_need_the_static_suffix_and_must_be_unique() {
     assert_eq!(
         policies(&POLICY.replace("p1.static.k8s.io", "p1")),
         "\"p1\" in file \"/d/a.yaml\" must have a name ending with \".static.k8s.io\""
@@ -197,7 +197,7 @@ fn every_problem_is_reported() {
 }
 
 #[test]
-fn the_hash_is_over_contents_in_order() {
+fn manifest_hash_covers_the_file_contents_in_order() {
     assert_eq!(hash(&[]), "");
     assert_eq!(hash(&[file("a.yaml", "")]), "");
     let one = hash(&[file("a.yaml", "x")]);
@@ -207,7 +207,7 @@ fn the_hash_is_over_contents_in_order() {
 }
 
 #[test]
-fn which_names_are_manifests() {
+fn manifests_are_recognized_by_file_extension() {
     for name in ["a.yaml", "a.yml", "a.json", ".hidden.yaml", "A.YAML"] {
         assert!(is_manifest(name), "{name}");
     }
@@ -217,7 +217,7 @@ fn which_names_are_manifests() {
 }
 
 #[test]
-fn what_has_not_changed_is_judged_as_before_and_what_has_is_judged_anew() {
+fn incremental_reload_gives_the_same_result_as_a_full_load() {
     let file = |name: &str, text: &str| ManifestFile {
         path: format!("/m/{name}"),
         content: Ok(text.as_bytes().to_vec()),
@@ -248,7 +248,7 @@ fn what_has_not_changed_is_judged_as_before_and_what_has_is_judged_anew() {
 }
 
 #[test]
-fn lists_in_lists_are_read_to_a_depth_and_refused_beyond_it() {
+fn nested_lists_are_accepted_up_to_a_depth_limit() {
     let nested = |depth: usize| {
         let item =
             r#"{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"b1.static.k8s.io"},"spec":{"policyName":"p1.static.k8s.io","validationActions":["Deny"]}}"#.to_owned();
@@ -269,7 +269,7 @@ fn lists_in_lists_are_read_to_a_depth_and_refused_beyond_it() {
 }
 
 #[test]
-fn what_is_around_the_objects_is_read_strictly_too() {
+fn list_metadata_and_type_meta_are_decoded_strictly() {
     let list = |text: &str| policies(&format!("apiVersion: v1\nkind: List\n{text}"));
     assert_eq!(
         list("metadata: {resourceVersion: '1', foo: 1}\nitems: []\n"),

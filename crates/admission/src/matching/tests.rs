@@ -72,7 +72,7 @@ fn matches(criteria: &str, request: &str) -> bool {
 }
 
 #[test]
-fn resources_and_subresources_match_apart_unless_a_star_says_otherwise() {
+fn subresources_match_only_rules_that_name_them_or_have_a_wildcard() {
     let cases = [
         ("[pods]", "pods", true),
         ("[pods]", "pods/status", false),
@@ -93,7 +93,7 @@ fn resources_and_subresources_match_apart_unless_a_star_says_otherwise() {
 }
 
 #[test]
-fn operations_groups_versions_and_names_must_all_match() {
+fn rule_matches_only_if_operation_group_version_and_resource_name_match() {
     let criteria = "resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments], resourceNames: [web]}]";
     assert!(matches(criteria, "CREATE apps/v1/deployments team/web"));
     assert!(!matches(criteria, "CREATE apps/v1/deployments team/api"));
@@ -103,7 +103,7 @@ fn operations_groups_versions_and_names_must_all_match() {
 }
 
 #[test]
-fn a_namespace_is_in_the_cluster() {
+fn rule_scope_treats_namespaces_as_cluster_scoped() {
     let scoped = |scope: &str| rule("['*']").replace("operations", &format!("scope: {scope}, operations"));
     assert!(matches(&scoped("Cluster"), "CREATE /v1/namespaces -/team"));
     assert!(!matches(&scoped("Namespaced"), "CREATE /v1/namespaces -/team"));
@@ -113,7 +113,7 @@ fn a_namespace_is_in_the_cluster() {
 }
 
 #[test]
-fn what_is_excluded_does_not_match() {
+fn exclude_resource_rules_override_resource_rules() {
     let criteria = format!(
         "{}\nexcludeResourceRules: [{{apiGroups: [''], apiVersions: [v1], operations: [DELETE], resources: [pods]}}]",
         rule("[pods]")
@@ -123,7 +123,7 @@ fn what_is_excluded_does_not_match() {
 }
 
 #[test]
-fn the_namespace_is_selected_by_its_labels() {
+fn namespace_selector_matches_the_labels_of_the_namespace() {
     let criteria =
         |env: &str| format!("{}\nnamespaceSelector: {{matchLabels: {{env: {env}}}}}", rule("['*']"));
     assert!(matches(&criteria("prod"), "CREATE /v1/pods team/a"));
@@ -142,7 +142,7 @@ fn the_namespace_is_selected_by_its_labels() {
 }
 
 #[test]
-fn the_object_is_selected_by_what_it_is_or_was() {
+fn object_selector_matches_the_labels_of_the_new_or_the_old_object() {
     let criteria = format!("{}\nobjectSelector: {{matchLabels: {{app: web}}}}", rule("['*']"));
     let ours = "metadata: {labels: {app: web}}";
     let other = "metadata: {labels: {app: api}}";
@@ -155,7 +155,7 @@ fn the_object_is_selected_by_what_it_is_or_was() {
 }
 
 #[test]
-fn a_rule_for_another_version_matches_only_if_versions_are_equivalent() {
+fn rule_for_another_version_matches_only_with_match_policy_equivalent() {
     let rule = "resourceRules: [{apiGroups: [autoscaling], apiVersions: [v1], operations: ['*'], resources: [horizontalpodautoscalers]}]";
     let request = "CREATE autoscaling/v2/horizontalpodautoscalers team/a";
     assert!(!matches(&format!("{rule}\nmatchPolicy: Exact"), request));
@@ -169,7 +169,7 @@ fn a_rule_for_another_version_matches_only_if_versions_are_equivalent() {
 }
 
 #[test]
-fn a_selector_that_is_missing_is_not_an_empty_one() {
+fn missing_namespace_selector_is_an_error() {
     let error = MatchCriteria::of_policy(&Value::Null).unwrap_err();
     assert_eq!(
         error,
@@ -178,7 +178,7 @@ fn a_selector_that_is_missing_is_not_an_empty_one() {
 }
 
 #[test]
-fn reviews_and_policies_are_out_of_reach() {
+fn reviews_and_admission_configuration_are_exempt_from_policies() {
     let of = |group, resource| exemption_of_built_in(&GroupResource::new(group, resource));
     assert_eq!(of("", "pods"), Exemption::None);
     assert_eq!(of("authentication.k8s.io", "tokenreviews"), Exemption::Total);

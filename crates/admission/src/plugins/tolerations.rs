@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerations_are_merged_as_if_each_were_compared_with_all_others() {
+    fn merging_tolerations_equals_comparing_each_with_all_others() {
         for seed in 0..3000 {
             let all = some(seed);
             let (first, second) = all.split_at(seed % all.len());

@@ -171,7 +171,7 @@ fn chain(length: usize, first: &str, each: impl Fn(usize) -> String) -> String {
 }
 
 #[test]
-fn thousands_of_variables_that_read_each_other_are_computed() {
+fn policy_with_thousands_of_chained_variables_is_evaluated() {
     let variables = chain(3000, "1", |before| format!("variables.a{before} + 1"));
     let cluster = clocked(NO_DEADLINE, vec![namespace()]);
     let admits =
@@ -186,7 +186,7 @@ fn thousands_of_variables_that_read_each_other_are_computed() {
 }
 
 #[test]
-fn variables_that_hold_each_other_endlessly_fail_as_the_policy_says() {
+fn too_deeply_nested_variables_fail_by_the_failure_policy() {
     for each in ["[variables.a", "[dyn(variables.a"] {
         let end = if each.ends_with("dyn(variables.a") { ")]" } else { "]" };
         let variables = chain(2000, "[1]", |before| format!("{each}{before}{end}"));
@@ -212,7 +212,7 @@ const PATCH: &str = r#"[JSONPatch{op: "test", path: "/metadata/name", value: "c"
 const EXPENSIVE: &str = "object.list.all(x, object.list.all(y, y >= 0))";
 
 #[test]
-fn variables_are_computed_only_while_there_is_budget() {
+fn evaluation_of_variables_stops_when_the_cost_budget_is_exhausted() {
     let expensive = |count: usize| {
         let variables: Vec<String> =
             (0..count).map(|n| format!("{{name: v{n}, expression: '{EXPENSIVE}'}}")).collect();
@@ -234,7 +234,7 @@ fn variables_are_computed_only_while_there_is_budget() {
 }
 
 #[test]
-fn evaluation_ends_with_the_time_of_the_request() {
+fn policy_evaluation_ends_at_the_request_deadline() {
     for failure_policy in ["Fail", "Ignore"] {
         let spec =
             format!("{{failurePolicy: {failure_policy}, validations: [{{expression: '{EXPENSIVE}'}}]}}");
@@ -257,7 +257,7 @@ fn evaluation_ends_with_the_time_of_the_request() {
 }
 
 #[test]
-fn others_run_between_parameters_and_a_late_request_ends_there() {
+fn policy_evaluation_yields_between_params_and_checks_the_deadline() {
     let params: Vec<Value> = (0..2000)
         .map(|n| read(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c{n}, namespace: team, labels: {{a: b}}}}}}")))
         .chain([namespace()])
@@ -287,7 +287,7 @@ impl Transport for FailingTransport {
 }
 
 #[test]
-fn the_conditions_of_webhooks_end_with_the_time_of_the_request() {
+fn match_conditions_of_webhooks_end_at_the_request_deadline() {
     let configuration = read(&format!(
         "{{metadata: {{name: w}}, webhooks: [{{name: w.example.com, failurePolicy: Ignore, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {{url: 'https://localhost/'}}, namespaceSelector: {{}}, objectSelector: {{}}, rules: [{{apiGroups: [''], apiVersions: ['*'], operations: ['*'], resources: [configmaps]}}], matchConditions: [{{name: c, expression: '{EXPENSIVE}'}}]}}]}}"
     ));

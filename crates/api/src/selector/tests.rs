@@ -204,7 +204,7 @@ fn label_selector_objects_are_validated_field_by_field() {
 }
 
 #[test]
-fn nothing_matches_the_selector_of_nothing() {
+fn nothing_selector_matches_no_labels_and_everything_selector_matches_all() {
     assert!(!LabelSelector::nothing().matches(&[("a", "b")][..]));
     assert!(LabelSelector::everything().matches(&[("a", "b")][..]));
 }
@@ -222,7 +222,7 @@ fn selectors_report_values_they_require_exactly() {
 }
 
 #[test]
-fn facts_hold_labels_and_fields() {
+fn facts_round_trip_labels_and_fields() {
     let long = "v".repeat(300);
     let pod = object(r#"{"metadata":{"labels":{"a":"1","b":""}}}"#);
     let bytes = Facts::of(&pod, [("spec.nodeName", "n1"), ("long", long.as_str())]);
@@ -246,7 +246,7 @@ fn facts_hold_labels_and_fields() {
 }
 
 #[test]
-fn damaged_facts_are_read_without_failing() {
+fn reading_truncated_facts_never_panics() {
     let bytes = Facts::encode([("a", "1")], [("f", "2")]);
     for end in 0..bytes.len() {
         let facts = FactsRef::new(&bytes[..end]);

@@ -142,7 +142,7 @@ fn durations_are_read_and_printed_as_go_does() {
 }
 
 #[test]
-fn ages_have_few_digits() {
+fn ages_are_printed_as_in_kubectl() {
     for (seconds, text) in AGES {
         assert_eq!(human_duration(*seconds), *text, "{seconds}");
     }

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_the_last_item_of_a_name_differ() {
+    fn first_by_and_last_by_index_the_first_and_last_item_of_a_name() {
         let item = |name: &str, number: i64| Value::map([("name", Value::from(name)), ("n", number.into())]);
         let items = [item("a", 1), item("a", 2), item("b", 3)];
         let number = |item: Option<&&Value>| item.and_then(|item| item.int_at(&["n"]));

@@ -70,7 +70,7 @@ fn a_request_without_impersonation_headers_is_not_impersonated() {
 }
 
 #[test]
-fn headers_that_cannot_be_read_are_refused() {
+fn malformed_impersonation_headers_are_rejected() {
     for name in ["Impersonate-User", "Impersonate-Uid", "Impersonate-Group", "Impersonate-Extra-Scopes"] {
         let lines: [(&str, &[u8]); 2] = [("Impersonate-User", b"bob"), (name, b"\xff")];
         let lines = if name == "Impersonate-User" { &lines[1..] } else { &lines[..] };
@@ -83,7 +83,7 @@ fn headers_that_cannot_be_read_are_refused() {
 }
 
 #[test]
-fn parts_without_a_name_are_refused_in_gos_words() {
+fn impersonating_groups_or_uid_without_a_user_name_is_rejected() {
     let refused = |headers: &[(&str, &str)], expected: &Expect| {
         expected.assert_eq(Impersonation::from_headers(&HeaderLines(headers)).unwrap_err().message());
     };
@@ -102,7 +102,7 @@ fn parts_without_a_name_are_refused_in_gos_words() {
 }
 
 #[test]
-fn a_user_is_acted_as_when_both_the_request_and_the_identity_are_allowed() {
+fn constrained_impersonation_requires_permission_for_the_request_and_the_user() {
     let bob = [("impersonate-user", "bob")];
     check(
         &bob,
@@ -131,7 +131,7 @@ fn a_user_is_acted_as_when_both_the_request_and_the_identity_are_allowed() {
 }
 
 #[test]
-fn every_part_has_its_own_check() {
+fn impersonated_user_uid_groups_and_extra_are_authorized_separately() {
     let headers = [
         ("impersonate-user", "bob"),
         ("impersonate-uid", "7"),
@@ -169,7 +169,7 @@ fn every_part_has_its_own_check() {
 }
 
 #[test]
-fn service_accounts_and_nodes_get_the_groups_they_always_have() {
+fn impersonated_service_accounts_and_nodes_get_their_implicit_groups() {
     check(
         &[("impersonate-user", "system:serviceaccount:ns:robot")],
         &["on serviceaccount", "impersonate:serviceaccount serviceaccounts ns/robot"],
@@ -198,7 +198,7 @@ fn service_accounts_and_nodes_get_the_groups_they_always_have() {
 }
 
 #[test]
-fn a_service_account_may_act_as_the_node_its_token_is_bound_to() {
+fn service_account_may_impersonate_the_node_that_its_token_is_bound_to() {
     let mut user = service_account::user("ns", "agent", "u");
     user.extra.insert(names::NODE_NAME.into(), vec!["n1".into()]);
     let agent = Caller::authenticated(user, AuthenticationMethod::ServiceAccountToken);
@@ -212,7 +212,7 @@ fn a_service_account_may_act_as_the_node_its_token_is_bound_to() {
 }
 
 #[test]
-fn masters_and_empty_groups_are_out_of_reach_of_the_constrained_modes() {
+fn constrained_impersonation_rejects_system_masters_and_empty_groups() {
     let constrained = ["on user-info", "impersonate:user-info users bob", "impersonate:user-info groups *"];
     check(
         &[("impersonate-user", "bob"), ("impersonate-group", "system:masters")],
@@ -229,7 +229,7 @@ fn masters_and_empty_groups_are_out_of_reach_of_the_constrained_modes() {
 }
 
 #[test]
-fn extra_keys_must_have_a_domain_in_the_constrained_modes() {
+fn constrained_impersonation_requires_domain_prefixed_extra_keys() {
     let constrained = ["on user-info", "impersonate:user-info users bob"];
     let (result, _) =
         attempt(&caller(), &[("impersonate-user", "bob"), ("impersonate-extra-scopes", "x")], &constrained);
@@ -238,7 +238,7 @@ fn extra_keys_must_have_a_domain_in_the_constrained_modes() {
 }
 
 #[test]
-fn many_groups_are_first_asked_for_all_at_once() {
+fn impersonating_many_groups_checks_the_wildcard_permission_first() {
     let headers = [
         ("impersonate-user", "bob"),
         ("impersonate-group", "a"),
@@ -253,7 +253,7 @@ fn many_groups_are_first_asked_for_all_at_once() {
 }
 
 #[test]
-fn acting_as_anonymous_is_unauthenticated() {
+fn impersonated_anonymous_user_is_in_the_unauthenticated_group() {
     let (result, _) = attempt(
         &caller(),
         &[("impersonate-user", "system:anonymous")],
@@ -263,7 +263,7 @@ fn acting_as_anonymous_is_unauthenticated() {
 }
 
 #[test]
-fn the_mode_by_which_a_caller_was_last_allowed_is_tried_first() {
+fn impersonation_mode_that_was_last_allowed_is_tried_first() {
     let last_modes = LastModes::default();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let attempt = |name: &str, allowed: &[&'static str]| {

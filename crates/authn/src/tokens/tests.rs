@@ -124,7 +124,7 @@ fn claims() -> TokenClaims {
 }
 
 #[test]
-fn a_token_says_what_kubernetes_tokens_say() {
+fn service_account_token_has_the_claims_of_kubernetes() {
     let issuer = issuer();
     let token = issuer.issue(&claims()).unwrap();
     let parts: Vec<&str> = token.split('.').collect();
@@ -136,7 +136,7 @@ fn a_token_says_what_kubernetes_tokens_say() {
 }
 
 #[test]
-fn a_good_token_names_its_service_account() {
+fn valid_token_authenticates_its_service_account() {
     let (issuer, store) = (issuer(), store());
     let verified = run(verifier(&issuer, &store).verify(&issuer.issue(&claims()).unwrap(), None, at(NOW)));
     let verified = verified.unwrap().unwrap();
@@ -158,7 +158,7 @@ fn outcome(claims: &TokenClaims, change: impl FnOnce(&Store), now: i64) -> Strin
 }
 
 #[test]
-fn times_are_checked_with_a_minute_to_spare() {
+fn token_times_are_checked_with_one_minute_of_leeway() {
     let check = |now, expected: expect_test::Expect| expected.assert_eq(&outcome(&claims(), |_| {}, now));
     check(NOW - 61, expect!["service account token is not valid yet"]);
     check(NOW - 60, expect![[r#"good {"authentication.kubernetes.io/credential-id": ["JTI=some-id"]}"#]]);
@@ -169,7 +169,7 @@ fn times_are_checked_with_a_minute_to_spare() {
 }
 
 #[test]
-fn a_token_dies_with_its_service_account() {
+fn token_is_invalid_after_its_service_account_is_deleted_or_recreated() {
     let put = |object: &'static str| {
         move |store: &Store| store.put(BoundKind::ServiceAccount, "ns", "robot", object)
     };
@@ -196,7 +196,7 @@ fn a_token_dies_with_its_service_account() {
 }
 
 #[test]
-fn a_token_dies_with_what_it_is_bound_to() {
+fn token_is_invalid_after_its_bound_object_is_deleted_or_recreated() {
     let reference = |name: &str, uid: &str| ObjectReference { name: name.into(), uid: uid.into() };
     let pod = TokenClaims {
         bound: Some(BoundObject::Pod {
@@ -227,7 +227,7 @@ fn a_token_dies_with_what_it_is_bound_to() {
 }
 
 #[test]
-fn a_token_for_others_is_refused() {
+fn token_for_other_audiences_is_rejected() {
     let (issuer, store) = (issuer(), store());
     let other = TokenClaims { audiences: vec!["other".into()], ..claims() };
     let token = issuer.issue(&other).unwrap();
@@ -249,7 +249,7 @@ fn a_token_for_others_is_refused() {
 }
 
 #[test]
-fn what_was_tampered_with_is_refused() {
+fn modified_tokens_are_rejected_and_foreign_ones_are_not_recognized() {
     let (issuer, store) = (issuer(), store());
     let verifier = verifier(&issuer, &store);
     let token = issuer.issue(&claims()).unwrap();
@@ -284,7 +284,7 @@ fn what_was_tampered_with_is_refused() {
 }
 
 #[test]
-fn claims_of_the_wrong_type_are_refused_not_ignored() {
+fn token_with_claims_of_the_wrong_type_is_rejected() {
     let (issuer, store) = (issuer(), store());
     let verifier = verifier(&issuer, &store);
     for payload in [
@@ -300,7 +300,7 @@ fn claims_of_the_wrong_type_are_refused_not_ignored() {
 }
 
 #[test]
-fn a_stale_token_is_noted() {
+fn stale_token_is_recorded_in_an_audit_annotation() {
     let (issuer, store) = (issuer(), store());
     let stale = TokenClaims { warn_after: Some(NOW + 10), ..claims() };
     let token = issuer.issue(&stale).unwrap();
@@ -315,7 +315,7 @@ fn a_stale_token_is_noted() {
 }
 
 #[test]
-fn a_secret_holds_its_token_as_long_as_both_agree() {
+fn legacy_token_is_valid_only_while_its_secret_contains_it() {
     let (issuer, store) =
         (Issuer::new("kubernetes/serviceaccount", SigningKey::generate().unwrap().0), store());
     let payload = value::json::parse(
@@ -347,7 +347,7 @@ fn a_secret_holds_its_token_as_long_as_both_agree() {
 }
 
 #[test]
-fn a_verified_token_is_believed_for_a_moment() {
+fn verified_token_is_cached_for_ten_seconds() {
     let (issuer, store) = (issuer(), store());
     let authenticator =
         Authenticator { service_accounts: Some(verifier(&issuer, &store)), ..Authenticator::default() };
@@ -371,7 +371,7 @@ fn a_verified_token_is_believed_for_a_moment() {
 }
 
 #[test]
-fn keys_of_all_kinds_sign_and_are_published() {
+fn signing_keys_of_every_algorithm_sign_verify_and_are_published() {
     for (kind, algorithm) in [
         (&rcgen::PKCS_ECDSA_P256_SHA256, "ES256"),
         (&rcgen::PKCS_ECDSA_P384_SHA384, "ES384"),
@@ -397,7 +397,7 @@ fn keys_of_all_kinds_sign_and_are_published() {
 }
 
 #[test]
-fn the_provider_document_is_kubernetes_own() {
+fn openid_provider_document_equals_that_of_kubernetes() {
     let issuer = issuer();
     let keys = [issuer.public_key().clone()];
     let document = discovery::configuration("https://issuer", "", "1.2.3.4:6443", &keys).unwrap();
@@ -430,7 +430,7 @@ fn rules() -> RequestRules {
 }
 
 #[test]
-fn a_plain_request_gets_an_hour_for_the_api_server() {
+fn token_request_defaults_to_one_hour_and_the_api_server_audience() {
     let (claims, answer, _) = requested("{}", &rules()).unwrap();
     assert_eq!(claims.audiences, ["api"]);
     assert_eq!(claims.expires_at, Some(NOW + 3600));
@@ -439,7 +439,7 @@ fn a_plain_request_gets_an_hour_for_the_api_server() {
 }
 
 #[test]
-fn a_pods_token_is_extended_only_for_the_api_server_and_the_magic_number() {
+fn pod_token_is_extended_only_for_the_api_server_audience_and_3607_seconds() {
     let bound = r#""boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"web","uid":"pod-uid"}"#;
     let (claims, answer, _) =
         requested(&format!(r#"{{"expirationSeconds":3607,{bound}}}"#), &rules()).unwrap();
@@ -457,7 +457,7 @@ fn a_pods_token_is_extended_only_for_the_api_server_and_the_magic_number() {
 }
 
 #[test]
-fn requests_that_ask_for_too_much_are_refused_or_shortened() {
+fn token_request_lifetime_is_limited_and_invalid_requests_are_rejected() {
     let limited = RequestRules { max_seconds: 1000, ..rules() };
     let (claims, _, warnings) = requested(r#"{"expirationSeconds":5000}"#, &limited).unwrap();
     assert_eq!(claims.expires_at, Some(NOW + 1000));

@@ -88,7 +88,7 @@ fn authorizers(list: &str) -> String {
 }
 
 #[test]
-fn a_good_file_is_read_in_every_version() {
+fn valid_authorization_configuration_is_accepted_in_every_version() {
     for version in ["v1alpha1", "v1beta1", "v1"] {
         let more = "    matchConditions:\n    - expression: 'true'\n- {type: Node, name: node}\n- {type: RBAC, name: rbac}\n";
         let configuration = read(&webhook(version, "", more), &[AuthorizerType::Rbac]).unwrap();
@@ -103,7 +103,7 @@ fn a_good_file_is_read_in_every_version() {
 }
 
 #[test]
-fn times_have_defaults_and_caching_can_be_off() {
+fn webhook_ttls_have_defaults_and_caching_can_be_disabled() {
     let text =
         webhook("v1", "authorizedTTL", "    cacheUnauthorizedRequests: false\n    authorizedTTL: 0s\n");
     let configuration = read(&text, &[]).unwrap();
@@ -121,7 +121,7 @@ fn webhook_text(without: &str, more: &str) -> String {
 }
 
 #[test]
-fn what_is_required_is_required() {
+fn missing_required_fields_of_authorizers_are_rejected() {
     refused("", &expect!["authorizers: Required value: at least one authorization mode must be defined"]);
     let required = |field: &str, expected: &Expect| refused(&webhook_text(field, ""), expected);
     required("timeout", &expect!["authorizers[0].timeout: Required value"]);
@@ -146,7 +146,7 @@ fn what_is_required_is_required() {
 }
 
 #[test]
-fn kep_3221_leaves_out_more() {
+fn v1alpha1_accepts_webhook_name_and_defaults_of_kep_3221() {
     let text = "apiVersion: apiserver.config.k8s.io/v1alpha1
 kind: AuthorizationConfiguration
 authorizers:
@@ -172,7 +172,7 @@ authorizers:
 }
 
 #[test]
-fn words_that_are_not_known_are_refused() {
+fn unsupported_enum_values_are_rejected() {
     refused(
         &webhook_text("subjectAccess", "    subjectAccessReviewVersion: v2\n"),
         &expect![[
@@ -200,7 +200,7 @@ fn words_that_are_not_known_are_refused() {
 }
 
 #[test]
-fn connections_are_checked() {
+fn invalid_connection_info_is_rejected() {
     let connection = |info: &str| webhook_text("connectionInfo", &format!("    connectionInfo: {info}\n"));
     refused(
         &connection("{type: KubeConfigFile}"),
@@ -225,7 +225,7 @@ fn connections_are_checked() {
 }
 
 #[test]
-fn names_are_unique_and_fixed_for_what_is_no_webhook() {
+fn authorizer_names_are_unique_and_only_webhooks_may_choose_theirs() {
     refused(
         &authorizers("- {type: RBAC, name: rbac}\n- {type: RBAC, name: two}\n"),
         &expect![[r#"authorizers[1].type: Duplicate value: "RBAC""#]],
@@ -250,7 +250,7 @@ fn names_are_unique_and_fixed_for_what_is_no_webhook() {
 }
 
 #[test]
-fn conditions_are_all_compiled_and_counted() {
+fn every_invalid_match_condition_is_reported_and_at_most_64_are_accepted() {
     let conditions = |list: &[&str]| {
         let list: Vec<String> = list.iter().map(|e| format!("    - expression: \"{e}\"")).collect();
         webhook_text("", &format!("    matchConditions:\n{}\n", list.join("\n")))
@@ -274,7 +274,7 @@ fn conditions_are_all_compiled_and_counted() {
 }
 
 #[test]
-fn reading_is_strict_in_the_words_of_go() {
+fn authorization_configuration_is_decoded_strictly_with_gos_error_messages() {
     let rbac = "- {type: RBAC, name: rbac}\n";
     let prefix = "failed to load AuthorizationConfiguration from file: ";
     let check = |text: &str, expected: &Expect| {
@@ -346,7 +346,7 @@ fn reading_is_strict_in_the_words_of_go() {
 }
 
 #[test]
-fn an_expression_that_yaml_cannot_read_is_explained() {
+fn unquoted_expression_with_a_yaml_tag_gets_a_hint() {
     let text = webhook_text("", "    matchConditions:\n    - expression: !('a' in request.groups)\n");
     let error = read(&text, &[]).unwrap_err();
     let hint = error.problems()[0].hint.as_deref();
@@ -358,7 +358,7 @@ fn an_expression_that_yaml_cannot_read_is_explained() {
 }
 
 #[test]
-fn any_false_beats_errors_and_errors_beat_true() {
+fn a_false_match_condition_overrides_errors_and_errors_override_true() {
     let configuration = |list: &[&str]| {
         let list: Vec<String> = list.iter().map(|e| format!("    - expression: '{e}'")).collect();
         let text = webhook_text("", &format!("    matchConditions:\n{}\n", list.join("\n")));
@@ -378,7 +378,7 @@ fn any_false_beats_errors_and_errors_beat_true() {
 }
 
 #[test]
-fn flags_mean_a_chain_too() {
+fn authorization_flags_become_an_authorizer_configuration() {
     let flags =
         |modes: &[&str]| Flags { modes: modes.iter().map(ToString::to_string).collect(), ..Flags::default() };
     let names = |flags: &Flags| -> Vec<String> {
@@ -405,7 +405,7 @@ fn flags_mean_a_chain_too() {
 }
 
 #[test]
-fn a_chain_is_assembled_from_what_was_there_at_start() {
+fn authorizer_types_not_enabled_at_startup_are_rejected_on_reload() {
     use crate::{NoObserver, SharedAuthorizers, assemble};
     let shared = SharedAuthorizers {
         rbac: Some(Arc::default()),
@@ -428,7 +428,7 @@ fn a_chain_is_assembled_from_what_was_there_at_start() {
 }
 
 #[test]
-fn another_kind_of_the_group_is_refused_by_its_fields_first() {
+fn unknown_fields_are_reported_before_a_wrong_configuration_kind() {
     let of =
         |kind: &str, field: &str| format!("apiVersion: apiserver.config.k8s.io/v1\nkind: {kind}\n{field}");
     refused(
@@ -446,7 +446,7 @@ fn another_kind_of_the_group_is_refused_by_its_fields_first() {
 }
 
 #[test]
-fn the_first_wrong_type_is_named_in_the_order_go_reads() {
+fn type_errors_name_the_first_field_in_gos_decoding_order() {
     let json = r#"{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration","authorizers":[{"type":1,"name":2}]}"#;
     refused(
         json,
@@ -463,7 +463,7 @@ fn the_first_wrong_type_is_named_in_the_order_go_reads() {
 }
 
 #[test]
-fn a_kind_in_another_case_is_found_and_then_refused() {
+fn capitalized_kind_field_is_rejected_as_unknown() {
     refused(
         "apiVersion: apiserver.config.k8s.io/v1\nKind: AuthorizationConfiguration\nauthorizers: [{type: RBAC, name: rbac}]\n",
         &expect![[
@@ -473,7 +473,7 @@ fn a_kind_in_another_case_is_found_and_then_refused() {
 }
 
 #[test]
-fn a_ttl_of_zero_is_the_default_and_is_warned_about() {
+fn ttl_of_zero_means_the_default_and_causes_a_warning() {
     let warnings = |more: &str| {
         let text = webhook("v1", "authorizedTTL", more);
         let text = text.replace("    unauthorizedTTL: 30s\n", "");
@@ -495,7 +495,7 @@ fn a_ttl_of_zero_is_the_default_and_is_warned_about() {
 }
 
 #[test]
-fn names_are_optional_in_v1alpha1_but_for_several_webhooks() {
+fn v1alpha1_authorizer_names_are_optional_except_with_several_webhooks() {
     let names = |text: &str| {
         let configuration = read(text, &[])?;
         Ok::<_, AuthorizationConfigError>(

@@ -27,7 +27,7 @@ fn parse(text: &str) -> Result<KubeconfigConnection, KubeconfigError> {
 }
 
 #[test]
-fn the_current_context_says_where_and_as_whom() {
+fn current_context_selects_server_and_credentials() {
     let text = config(
         "{server: 'https://a/b', certificate-authority: /ca, tls-server-name: name.test}",
         "{client-certificate-data: YQ==, client-key: key.pem, token: secret, tokenFile: /t}",
@@ -44,7 +44,7 @@ fn the_current_context_says_where_and_as_whom() {
 }
 
 #[test]
-fn no_secret_is_printed() {
+fn debug_output_of_a_kubeconfig_contains_no_credentials() {
     let text =
         config("{server: s}", "{token: topsecret, client-certificate: c, client-key-data: dG9wc2VjcmV0}");
     let shown = format!("{:?}", parse(&text).unwrap());
@@ -56,7 +56,7 @@ fn no_secret_is_printed() {
 }
 
 #[test]
-fn what_is_missing_or_cannot_be_used_is_said_in_the_words_of_kubernetes() {
+fn invalid_kubeconfigs_are_rejected_with_kubernetes_messages() {
     let empty = expect![
         "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
     ];
@@ -110,7 +110,7 @@ fn what_is_missing_or_cannot_be_used_is_said_in_the_words_of_kubernetes() {
 }
 
 #[test]
-fn a_missing_user_and_a_key_without_certificate_are_anonymous() {
+fn missing_user_or_key_without_certificate_means_no_credentials() {
     let missing_user = config("{server: s}", "{}").replace("name: u,", "name: v,");
     assert_eq!(parse(&missing_user).unwrap().credential, KubeconfigCredential::None);
     assert_eq!(parse(&config("{server: s}", "{client-key: k}")).unwrap().certificate, None);

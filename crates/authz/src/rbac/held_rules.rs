@@ -255,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_indexed_is_found_as_if_all_were_compared(
+        fn indexed_rule_lookup_equals_comparing_all_rules(
             own in prop::collection::vec(rule(), 0..6),
             wanted in rule(),
         ) {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn look_ups_are_as_many_as_there_are_rules_with_something_in_common() {
+    fn rule_lookup_compares_only_rules_that_share_a_verb_and_resource() {
         let rules: Vec<PolicyRule> = (0..10_000)
             .map(|i| PolicyRule {
                 verbs: vec!["get".into()],
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_within_bounds_is_not_answered() {
+    fn rule_lookup_fails_when_the_comparison_limit_is_exceeded() {
         // Each rule has the verb or the resource, but none has both.
         let rule = |verb: String, resource: String| PolicyRule {
             verbs: vec![verb.into(), "other".into()],

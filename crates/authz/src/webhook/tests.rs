@@ -121,7 +121,7 @@ fn pods() -> AuthorizationAttributes {
 }
 
 #[test]
-fn a_review_says_who_wants_what() {
+fn subject_access_review_carries_user_and_request_attributes() {
     let sender = Fake::new([allow(), allow(), allow()]);
     let v1 = webhook(&sender, &configuration());
     let beta = webhook(
@@ -161,7 +161,7 @@ fn means(answer: Result<WebhookResponse, SendError>, expected: &Expect) {
 }
 
 #[test]
-fn answers_mean_what_they_mean_to_kubernetes() {
+fn webhook_status_maps_to_allow_deny_or_no_opinion() {
     means(allow(), &expect![[r#"allowed, reason "yes", calls 1"#]]);
     means(deny(), &expect![[r#"denied, reason "no", calls 1"#]]);
     means(review(r#"{"allowed":false,"reason":"?"}"#), &expect![[r#"no-opinion, reason "?", calls 1"#]]);
@@ -180,7 +180,7 @@ fn answers_mean_what_they_mean_to_kubernetes() {
 }
 
 #[test]
-fn what_is_no_answer_is_a_failure() {
+fn malformed_webhook_response_or_timeout_is_an_error_without_opinion() {
     means(
         ok(r#"{"status": {"allowed": "#),
         &expect![[
@@ -230,7 +230,7 @@ fn what_is_no_answer_is_a_failure() {
 }
 
 #[test]
-fn an_answer_without_a_decision_follows_the_failure_policy() {
+fn webhook_response_without_a_decision_follows_the_failure_policy() {
     const TYPED: &str = r#""apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview""#;
     let deny = WebhookConfiguration { failure_policy: FailurePolicy::Deny, ..configuration() };
     for (body, why) in [
@@ -273,7 +273,7 @@ fn an_answer_without_a_decision_follows_the_failure_policy() {
 }
 
 #[test]
-fn only_what_may_pass_is_tried_again() {
+fn webhook_call_is_retried_only_after_transient_errors() {
     means(
         code(500, "text/plain", "boom\n"),
         &expect![[
@@ -314,7 +314,7 @@ fn only_what_may_pass_is_tried_again() {
 }
 
 #[test]
-fn a_failure_denies_where_the_policy_says_so() {
+fn failure_policy_deny_denies_when_the_webhook_fails() {
     let deny = WebhookConfiguration { failure_policy: FailurePolicy::Deny, ..configuration() };
     let sender = Fake::new([ok("")]);
     let answer = run(webhook(&sender, &deny).decide(&alice(), &pods()));
@@ -323,7 +323,7 @@ fn a_failure_denies_where_the_policy_says_so() {
 }
 
 #[test]
-fn a_failure_that_no_later_authorizer_overrules_is_a_500() {
+fn webhook_error_is_a_500_unless_a_later_authorizer_allows() {
     let caller = authn::Caller::internal(authn::InternalIdentity::Scheduler);
     let steps = |last| {
         let sender = Fake::new([code(404, "", "")]);
@@ -338,7 +338,7 @@ fn a_failure_that_no_later_authorizer_overrules_is_a_500() {
 }
 
 #[test]
-fn decisions_are_cached_as_long_as_configured() {
+fn webhook_decisions_are_cached_for_the_configured_ttl() {
     let sender = Fake::new([allow(), deny(), deny(), allow()]);
     let webhook = webhook(&sender, &configuration());
     let ask = |name: &str| {
@@ -355,7 +355,7 @@ fn decisions_are_cached_as_long_as_configured() {
 }
 
 #[test]
-fn failures_and_long_requests_are_not_cached_nor_anything_when_caching_is_off() {
+fn failures_and_long_requests_are_not_cached_and_caching_can_be_disabled() {
     let sender = Fake::new([ok(""), allow(), allow(), allow()]);
     let cached = webhook(&sender, &configuration());
     run(cached.decide(&alice(), &pods()));
@@ -374,7 +374,7 @@ fn failures_and_long_requests_are_not_cached_nor_anything_when_caching_is_off() 
 }
 
 #[test]
-fn identical_questions_in_flight_share_one_call() {
+fn identical_concurrent_requests_share_one_webhook_call() {
     let mut fake = Arc::into_inner(Fake::new([allow(), deny()])).unwrap();
     fake.hold = Some(tokio::sync::Semaphore::new(0));
     let sender = Arc::new(fake);
@@ -400,7 +400,7 @@ fn identical_questions_in_flight_share_one_call() {
 }
 
 #[test]
-fn when_the_first_to_ask_goes_away_the_next_asks_again() {
+fn a_waiting_request_repeats_the_webhook_call_when_the_first_is_cancelled() {
     let mut fake = Arc::into_inner(Fake::new([deny(), allow()])).unwrap();
     fake.hold = Some(tokio::sync::Semaphore::new(0));
     let sender = Arc::new(fake);
@@ -438,7 +438,7 @@ impl AuthorizerMatchCondition for Fixed {
 }
 
 #[test]
-fn conditions_decide_whether_to_ask() {
+fn match_conditions_decide_whether_the_webhook_is_called() {
     let with = |value: Result<bool, String>, failure_policy| {
         let conditions = Conditions::new(vec![Arc::new(Fixed(value))]);
         let sender = Fake::new([allow()]);

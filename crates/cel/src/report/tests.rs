@@ -90,7 +90,7 @@ fn operators_list_their_operand_types() {
 }
 
 #[test]
-fn words_of_other_languages_get_a_hint() {
+fn operators_and_functions_of_other_languages_get_a_hint() {
     check(
         "len(object) = 3",
         &expect![[r"

@@ -79,7 +79,7 @@ fn refused(expr: &str, message: &str) {
 }
 
 #[test]
-fn data_is_read_as_its_schema_says() {
+fn values_have_the_cel_types_of_their_schema() {
     holds("self.spec.replicas == 3 && self.spec.ratio == 2.0 && type(self.spec.ratio) == double");
     holds("self.spec.since == timestamp('2020-01-01T00:00:00Z') && self.spec.wait == duration('90s')");
     holds("self.spec.data == b'hi' && self.spec.a__dash__b == 'x'");
@@ -104,7 +104,7 @@ fn undeclared_fields_are_compile_errors() {
 }
 
 #[test]
-fn bounds_of_the_schema_bound_the_estimate() {
+fn schema_limits_bound_the_cost_estimate() {
     let (env, schema) = env(SCHEMA);
     let hints = SchemaHints::new([(Str::from("self"), schema)]);
     let bounded = env.compile("self.spec.tags.all(t, t == 'a')").unwrap().estimate(&hints);

@@ -11,7 +11,7 @@ use crate::discovery::aggregated;
 use crate::setting::{FISCHERS, NAME, PATIENCE, ROOT, SERVICES, create_service, says, service, wardle};
 
 #[tokio::test]
-async fn conditions_name_what_is_missing_and_requests_get_503() {
+async fn apiservice_conditions_name_the_missing_part_and_requests_get_503() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let (port, guard) = free_port().unwrap();

@@ -224,7 +224,7 @@ async fn openapi_v3_is_made_for_servers_with_openapi_v2_only() {
 }
 
 #[tokio::test]
-async fn documents_support_etags() {
+async fn aggregated_discovery_documents_support_etags() {
     let (_server, client, _extension) = behind(modern).await;
     let ask = async |path: &str, known: &str| {
         let headers = [("accept", AGGREGATED), ("if-none-match", known)];

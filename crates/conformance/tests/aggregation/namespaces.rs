@@ -15,7 +15,9 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 const FLUNDERS: &str = "/apis/wardle.example.com/v1alpha1/namespaces/ponds/flunders";
 
 /// A server with `count` flunders in the namespace `ponds`; each deletion of the collection removes one.
-fn keeping(left: Arc<AtomicUsize>) -> impl Fn(&Received) -> ExtensionReply + Send + Sync + 'static {
+fn server_with_flunders(
+    left: Arc<AtomicUsize>,
+) -> impl Fn(&Received) -> ExtensionReply + Send + Sync + 'static {
     let resource = json!({"name": "flunders", "singularName": "flunder", "namespaced": true, "kind": "Flunder",
         "verbs": ["list", "delete", "deletecollection"]});
     let fixed = json!({"name": "fixtures", "singularName": "fixture", "namespaced": true, "kind": "Fixture", "verbs": ["list"]});
@@ -51,7 +53,7 @@ fn keeping(left: Arc<AtomicUsize>) -> impl Fn(&Received) -> ExtensionReply + Sen
 }
 
 /// Waits until discovery of the server succeeded or failed.
-async fn freshness(client: &Client, wanted: &str) {
+async fn wait_for_freshness(client: &Client, wanted: &str) {
     eventually(PATIENCE, async || {
         let list = aggregated(client).await;
         let version = group(&list, GROUP).map(|group| group["versions"][0].clone()).unwrap_or_default();
@@ -61,7 +63,7 @@ async fn freshness(client: &Client, wanted: &str) {
     .unwrap();
 }
 
-async fn condition(client: &Client, name: &str, kind: &str) -> Value {
+async fn wait_for_condition(client: &Client, name: &str, kind: &str) -> Value {
     eventually(PATIENCE, async || {
         let namespace = accepts(client.get(&format!("{NAMESPACES}/{name}")).await)?;
         let conditions = namespace["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -72,7 +74,7 @@ async fn condition(client: &Client, name: &str, kind: &str) -> Value {
     .unwrap()
 }
 
-async fn gone(client: &Client, name: &str) {
+async fn wait_until_deleted(client: &Client, name: &str) {
     let path = format!("{NAMESPACES}/{name}");
     eventually(PATIENCE, async || rejects(client.get(&path).await, 404, "NotFound")).await.unwrap();
 }
@@ -80,16 +82,16 @@ async fn gone(client: &Client, name: &str) {
 #[tokio::test]
 async fn resources_of_aggregated_servers_are_deleted_with_their_namespace() {
     let left = Arc::new(AtomicUsize::new(2));
-    let (_server, client, extension) = behind(keeping(Arc::clone(&left))).await;
-    freshness(&client, "Current").await;
+    let (_server, client, extension) = behind(server_with_flunders(Arc::clone(&left))).await;
+    wait_for_freshness(&client, "Current").await;
     accepts(client.post(NAMESPACES, &json!({"metadata": {"name": "ponds"}})).await).unwrap();
     accepts(client.delete(&format!("{NAMESPACES}/ponds")).await).unwrap();
-    let said = condition(&client, "ponds", "NamespaceContentRemaining").await;
+    let said = wait_for_condition(&client, "ponds", "NamespaceContentRemaining").await;
     assert_eq!(
         said["message"],
         "Some resources are remaining: flunders.wardle.example.com has 1 resource instances"
     );
-    gone(&client, "ponds").await;
+    wait_until_deleted(&client, "ponds").await;
     assert_eq!(left.load(Ordering::SeqCst), 0);
     let received = extension.received_for_others();
     let deleted = received.iter().find(|r| r.method == Method::DELETE && r.path() == FLUNDERS).unwrap();
@@ -100,8 +102,8 @@ async fn resources_of_aggregated_servers_are_deleted_with_their_namespace() {
 
 #[tokio::test]
 async fn an_unavailable_aggregated_server_blocks_namespace_deletion() {
-    let (_server, client, extension) = behind(keeping(Arc::default())).await;
-    freshness(&client, "Current").await;
+    let (_server, client, extension) = behind(server_with_flunders(Arc::default())).await;
+    wait_for_freshness(&client, "Current").await;
     drop(extension);
     // The namespace is examined again after any change of it.
     let patch = json!({"metadata": {"labels": {"changed": "yes"}}}).to_string();
@@ -109,10 +111,10 @@ async fn an_unavailable_aggregated_server_blocks_namespace_deletion() {
     let service = "/api/v1/namespaces/default/services/wardle";
     accepts(client.send(Method::PATCH, service, &merge, patch.into()).await).unwrap();
     says(&client, NAME, "False", "FailedDiscoveryCheck").await;
-    freshness(&client, "Stale").await;
+    wait_for_freshness(&client, "Stale").await;
     accepts(client.post(NAMESPACES, &json!({"metadata": {"name": "lakes"}})).await).unwrap();
     accepts(client.delete(&format!("{NAMESPACES}/lakes")).await).unwrap();
-    let said = condition(&client, "lakes", "NamespaceDeletionDiscoveryFailure").await;
+    let said = wait_for_condition(&client, "lakes", "NamespaceDeletionDiscoveryFailure").await;
     assert_eq!(said["reason"], "DiscoveryFailed");
     assert_eq!(
         said["message"],
@@ -120,13 +122,13 @@ async fn an_unavailable_aggregated_server_blocks_namespace_deletion() {
     );
     // Without the APIService, the namespace can be deleted.
     accepts(client.delete(&format!("{SERVICES}/{NAME}")).await).unwrap();
-    gone(&client, "lakes").await;
+    wait_until_deleted(&client, "lakes").await;
 }
 
 #[tokio::test]
 async fn an_answer_that_is_not_a_list_blocks_namespace_deletion() {
     let broken = Arc::new(AtomicBool::new(true));
-    let (says_nothing, list) = (Arc::clone(&broken), keeping(Arc::default()));
+    let (says_nothing, list) = (Arc::clone(&broken), server_with_flunders(Arc::default()));
     let (_server, client, _extension) = behind(move |received: &Received| {
         if received.path().ends_with("/flunders") && says_nothing.load(Ordering::SeqCst) {
             return ExtensionReply::Raw(
@@ -139,14 +141,14 @@ async fn an_answer_that_is_not_a_list_blocks_namespace_deletion() {
         list(received)
     })
     .await;
-    freshness(&client, "Current").await;
+    wait_for_freshness(&client, "Current").await;
     accepts(client.post(NAMESPACES, &json!({"metadata": {"name": "ponds"}})).await).unwrap();
     accepts(client.delete(&format!("{NAMESPACES}/ponds")).await).unwrap();
-    let said = condition(&client, "ponds", "NamespaceDeletionContentFailure").await;
+    let said = wait_for_condition(&client, "ponds", "NamespaceDeletionContentFailure").await;
     let message = said["message"].as_str().unwrap();
     assert!(message.contains("the answer cannot be read"), "{message}");
     broken.store(false, Ordering::SeqCst);
-    gone(&client, "ponds").await;
+    wait_until_deleted(&client, "ponds").await;
 }
 
 #[tokio::test]
@@ -160,10 +162,10 @@ async fn a_resource_with_an_unusable_name_blocks_only_namespace_deletion() {
         _ => ExtensionReply::Json(200, json!({})),
     })
     .await;
-    freshness(&client, "Current").await;
+    wait_for_freshness(&client, "Current").await;
     accepts(client.post(NAMESPACES, &json!({"metadata": {"name": "ponds"}})).await).unwrap();
     accepts(client.delete(&format!("{NAMESPACES}/ponds")).await).unwrap();
-    let said = condition(&client, "ponds", "NamespaceDeletionDiscoveryFailure").await;
+    let said = wait_for_condition(&client, "ponds", "NamespaceDeletionDiscoveryFailure").await;
     let message = said["message"].as_str().unwrap();
     assert!(
         message.ends_with(

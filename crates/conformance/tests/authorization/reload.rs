@@ -13,12 +13,12 @@ const RELOADS: &str = "apiserver_authorization_config_controller_automatic_reloa
 const RBAC: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n  name: rbac\n";
 
 /// The number of reloads with this result.
-async fn reloads(server: &Server, status: &str) -> u64 {
+async fn reload_count(server: &Server, status: &str) -> u64 {
     let lines = metrics(server, &[RELOADS, &format!("status=\"{status}\"")]).await;
     lines.first().and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
-async fn allows_alice(server: &Server, wanted: bool) {
+async fn wait_for_decision_about_alice(server: &Server, wanted: bool) {
     eventually(TIME, async || {
         let status = review(server, "alice", "default").await;
         if status["allowed"] == wanted { Ok(()) } else { Err(Problem::new(status.to_string())) }
@@ -27,9 +27,9 @@ async fn allows_alice(server: &Server, wanted: bool) {
     .unwrap();
 }
 
-async fn counts(server: &Server, status: &str, wanted: u64) {
+async fn wait_for_reload_count(server: &Server, status: &str, wanted: u64) {
     eventually(TIME, async || {
-        let counted = reloads(server, status).await;
+        let counted = reload_count(server, status).await;
         if counted == wanted { Ok(()) } else { Err(Problem::new(format!("{status}: {counted}"))) }
     })
     .await
@@ -42,12 +42,12 @@ async fn a_replaced_file_is_loaded_and_an_invalid_one_leaves_the_old_chain() {
     let files = Files::new();
     files.put("authz.yaml", RBAC);
     let server = files.serve().await;
-    allows_alice(&server, false).await;
+    wait_for_decision_about_alice(&server, false).await;
 
     let with_hook = files.configuration(&[Webhook::new("hook", &hook)]);
     files.put("authz.yaml", &with_hook);
-    allows_alice(&server, true).await;
-    counts(&server, "success", 1).await;
+    wait_for_decision_about_alice(&server, true).await;
+    wait_for_reload_count(&server, "success", 1).await;
 
     // Malformed YAML, a chain without RBAC, a chain with a type that was missing at the start, and a missing kubeconfig.
     for (i, bad) in [
@@ -60,7 +60,7 @@ async fn a_replaced_file_is_loaded_and_an_invalid_one_leaves_the_old_chain() {
     .enumerate()
     {
         files.put("authz.yaml", bad);
-        counts(&server, "failure", u64::try_from(i).unwrap() + 1).await;
+        wait_for_reload_count(&server, "failure", u64::try_from(i).unwrap() + 1).await;
         assert_eq!(review(&server, "alice", &format!("still-{i}")).await["allowed"], true, "{bad}");
     }
     let log = server.log();
@@ -71,12 +71,12 @@ async fn a_replaced_file_is_loaded_and_an_invalid_one_leaves_the_old_chain() {
     );
 
     // A file with the same chain in other words is no reload; a file with another chain is one.
-    let before = reloads(&server, "success").await;
+    let before = reload_count(&server, "success").await;
     files.put("authz.yaml", &with_hook);
-    counts(&server, "success", before + 1).await;
+    wait_for_reload_count(&server, "success", before + 1).await;
     files.put("authz.yaml", &format!("# the same\n{}", with_hook.replace("/v1\n", "/v1beta1\n")));
     files.put("authz.yaml", &with_hook.replace("name: hook", "name: hook2"));
-    counts(&server, "success", before + 2).await;
+    wait_for_reload_count(&server, "success", before + 2).await;
 }
 
 #[tokio::test]
@@ -85,10 +85,10 @@ async fn a_missing_file_leaves_the_chain_and_is_loaded_when_it_returns() {
     let files = Files::new();
     let server = files.serve_with(&[Webhook::new("hook", &hook)]).await;
     std::fs::remove_file(files.path("authz.yaml")).unwrap();
-    counts(&server, "failure", 1).await;
+    wait_for_reload_count(&server, "failure", 1).await;
     assert_eq!(review(&server, "alice", "default").await["allowed"], true);
     files.put("authz.yaml", RBAC);
-    allows_alice(&server, false).await;
+    wait_for_decision_about_alice(&server, false).await;
 }
 
 #[tokio::test]
@@ -109,11 +109,11 @@ async fn a_symbolic_link_swapped_as_in_config_map_volumes_is_noticed() {
     link("v1");
     std::os::unix::fs::symlink("..data/authz.yaml", files.path("authz.yaml")).unwrap();
     let server = files.serve().await;
-    allows_alice(&server, true).await;
+    wait_for_decision_about_alice(&server, true).await;
     link("v2");
-    allows_alice(&server, false).await;
+    wait_for_decision_about_alice(&server, false).await;
     link("v1");
-    allows_alice(&server, true).await;
+    wait_for_decision_about_alice(&server, true).await;
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn the_kubeconfig_of_a_webhook_is_reloaded() {
     let server = files.serve_with(&[Webhook::new("hook", &old)]).await;
     assert_eq!(review(&server, "alice", "default").await["reason"], "old likes alice");
     files.put("hook.kubeconfig", "nonsense: [");
-    counts(&server, "failure", 1).await;
+    wait_for_reload_count(&server, "failure", 1).await;
     assert_eq!(review(&server, "alice", "other").await["reason"], "old likes alice");
     files.put("hook.kubeconfig", &new.kubeconfig("/hook", "hook-token"));
     eventually(TIME, async || {
@@ -135,7 +135,7 @@ async fn the_kubeconfig_of_a_webhook_is_reloaded() {
 }
 
 /// Waits until the last success is newer than the last failure, as an alert compares the two timestamps.
-async fn failure_is_cleared(server: &Server) {
+async fn wait_until_failure_is_cleared(server: &Server) {
     const TIMES: &str = "apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds";
     let time = async |status: &str| -> f64 {
         let lines = metrics(server, &[TIMES, &format!("status=\"{status}\"")]).await;
@@ -162,36 +162,36 @@ async fn restoring_the_valid_content_clears_the_failure() {
     let kubeconfig = std::fs::read_to_string(files.path("hook.kubeconfig")).unwrap();
 
     files.put("authz.yaml", "nonsense: [");
-    counts(&server, "failure", 1).await;
+    wait_for_reload_count(&server, "failure", 1).await;
     files.put("authz.yaml", &good);
-    counts(&server, "success", 1).await;
-    failure_is_cleared(&server).await;
+    wait_for_reload_count(&server, "success", 1).await;
+    wait_until_failure_is_cleared(&server).await;
     assert!(server.log().contains("the authorization config is valid again"), "{}", server.log());
 
     // A file with the same chain in other words clears the failure.
     files.put("authz.yaml", "nonsense: [");
-    counts(&server, "failure", 2).await;
+    wait_for_reload_count(&server, "failure", 2).await;
     files.put("authz.yaml", &format!("# a comment\n{good}"));
-    counts(&server, "success", 2).await;
-    failure_is_cleared(&server).await;
+    wait_for_reload_count(&server, "success", 2).await;
+    wait_until_failure_is_cleared(&server).await;
 
     // So do a restored file and a restored kubeconfig.
     std::fs::rename(files.path("authz.yaml"), files.path("away")).unwrap();
-    counts(&server, "failure", 3).await;
+    wait_for_reload_count(&server, "failure", 3).await;
     std::fs::rename(files.path("away"), files.path("authz.yaml")).unwrap();
-    counts(&server, "success", 3).await;
-    failure_is_cleared(&server).await;
+    wait_for_reload_count(&server, "success", 3).await;
+    wait_until_failure_is_cleared(&server).await;
     files.put("hook.kubeconfig", "nonsense: [");
-    counts(&server, "failure", 4).await;
+    wait_for_reload_count(&server, "failure", 4).await;
     files.put("authz.yaml", &good);
     files.put("hook.kubeconfig", &kubeconfig);
-    counts(&server, "success", 4).await;
-    failure_is_cleared(&server).await;
+    wait_for_reload_count(&server, "success", 4).await;
+    wait_until_failure_is_cleared(&server).await;
     assert_eq!(review(&server, "alice", "default").await["allowed"], true);
 }
 
 /// Waits until this webhook is asked about Alice.
-async fn asks(server: &Server, who: &str) {
+async fn wait_for_decision_of_webhook(server: &Server, who: &str) {
     eventually(TIME, async || {
         let status = review(server, "alice", "default").await;
         if status["reason"] == format!("{who} likes alice") {
@@ -211,41 +211,41 @@ async fn kubeconfigs_of_the_active_chain_are_reloaded_even_if_the_file_is_invali
     let files = Files::new();
     let server = files.serve_with(&[Webhook::new("hook", &old)]).await;
     let first = std::fs::read_to_string(files.path("authz.yaml")).unwrap();
-    asks(&server, "old").await;
+    wait_for_decision_of_webhook(&server, "old").await;
 
     // A valid configuration with an invalid kubeconfig: the old chain stays in force and follows its own kubeconfigs.
     files.put("other.kubeconfig", "nonsense: [");
     files.put("authz.yaml", &first.replace("hook.kubeconfig", "other.kubeconfig"));
-    counts(&server, "failure", 1).await;
-    asks(&server, "old").await;
+    wait_for_reload_count(&server, "failure", 1).await;
+    wait_for_decision_of_webhook(&server, "old").await;
     files.put("hook.kubeconfig", &new.kubeconfig("/hook", "hook-token"));
-    asks(&server, "new").await;
+    wait_for_decision_of_webhook(&server, "new").await;
 
     // A certificate file that appears later is loaded.
     let waiting = next.kubeconfig("/hook", "hook-token");
     let waiting = waiting.replace("token: hook-token", "tokenFile: later");
     assert!(waiting.contains("later"), "{waiting}");
     files.put("other.kubeconfig", &waiting);
-    counts(&server, "failure", 2).await;
-    asks(&server, "new").await;
+    wait_for_reload_count(&server, "failure", 2).await;
+    wait_for_decision_of_webhook(&server, "new").await;
     files.put("later", "hook-token");
-    asks(&server, "next").await;
-    counts(&server, "success", 1).await;
+    wait_for_decision_of_webhook(&server, "next").await;
+    wait_for_reload_count(&server, "success", 1).await;
 
     // Malformed YAML instead of a configuration, and a missing file.
     files.put("authz.yaml", "nonsense: [");
-    counts(&server, "failure", 3).await;
+    wait_for_reload_count(&server, "failure", 3).await;
     files.put("other.kubeconfig", &last.kubeconfig("/hook", "hook-token"));
-    asks(&server, "last").await;
+    wait_for_decision_of_webhook(&server, "last").await;
     std::fs::remove_file(files.path("authz.yaml")).unwrap();
     eventually(TIME, async || {
-        let failures = reloads(&server, "failure").await;
+        let failures = reload_count(&server, "failure").await;
         if failures > 3 { Ok(()) } else { Err(Problem::new(failures.to_string())) }
     })
     .await
     .unwrap();
     files.put("other.kubeconfig", &old.kubeconfig("/hook", "hook-token"));
-    asks(&server, "old").await;
+    wait_for_decision_of_webhook(&server, "old").await;
 }
 
 #[tokio::test]
@@ -287,7 +287,7 @@ async fn requests_get_right_decisions_while_the_chain_is_swapped() {
         .collect();
     for round in 1..=20 {
         files.put("authz.yaml", &chains[round % chains.len()]);
-        counts(&server, "success", u64::try_from(round).unwrap()).await;
+        wait_for_reload_count(&server, "success", u64::try_from(round).unwrap()).await;
     }
     while asked.load(Ordering::SeqCst) < 3000 {
         tokio::task::yield_now().await;
@@ -296,5 +296,5 @@ async fn requests_get_right_decisions_while_the_chain_is_swapped() {
     for task in asking {
         task.await.unwrap();
     }
-    assert_eq!(reloads(&server, "failure").await, 0);
+    assert_eq!(reload_count(&server, "failure").await, 0);
 }

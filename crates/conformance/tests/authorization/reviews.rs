@@ -19,7 +19,7 @@ async fn metadata_set_by_the_server_is_dropped_before_a_review_is_validated() {
 }
 
 #[tokio::test]
-async fn a_review_in_a_removed_version_gets_another_error_than_an_unknown_one() {
+async fn a_review_in_a_removed_version_gets_a_different_error_than_in_an_unknown_version() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let of =

@@ -24,7 +24,7 @@ authorizers:
 ";
 
 /// The error output of a server that does not start.
-async fn refused(files: &Files, flags: &[&str]) -> String {
+async fn start_error(files: &Files, flags: &[&str]) -> String {
     let config = format!("--authorization-config-file={}", files.path("authz.yaml").display());
     let data = format!("--data-dir={}", files.path("data").display());
     let certs = format!("--cert-dir={}", files.path("certs").display());
@@ -39,10 +39,10 @@ async fn refused(files: &Files, flags: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn all_errors_are_reported_with_field_paths_in_the_words_of_kubernetes() {
+async fn all_configuration_errors_are_reported_with_positions_and_field_paths() {
     let files = Files::new();
     files.put("authz.yaml", MANY_WRONG);
-    let said = refused(&files, &[]).await;
+    let said = start_error(&files, &[]).await;
     for words in [
         "authz.yaml:4:3: authorizers[0].name: Required value (add `name: rbac`)",
         "authz.yaml:8:5: authorizers[1].timeout: Invalid value: \"31s\": must be > 0s and <= 30s",
@@ -55,7 +55,7 @@ async fn all_errors_are_reported_with_field_paths_in_the_words_of_kubernetes() {
 }
 
 #[tokio::test]
-async fn the_file_together_with_authorization_flags_is_rejected() {
+async fn a_configuration_file_together_with_authorization_flags_is_rejected() {
     let files = Files::new();
     files.put("authz.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n  name: rbac\n");
     for flag in [
@@ -65,7 +65,7 @@ async fn the_file_together_with_authorization_flags_is_rejected() {
         "--authorization-webhook-cache-authorized-ttl=5m0s",
         "--authorization-webhook-cache-unauthorized-ttl=30s",
     ] {
-        let said = refused(&files, &[flag]).await;
+        let said = start_error(&files, &[flag]).await;
         let words = "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined";
         assert!(said.contains(words), "{flag}: {said}");
     }
@@ -80,7 +80,7 @@ async fn with_the_feature_gate_off_flags_configure_authorization() {
         assert_eq!(review(&server, "alice", "default").await["allowed"], false);
         let files = Files::new();
         files.put("authz.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: RBAC\n  name: rbac\n");
-        let said = refused(&files, &[&gates]).await;
+        let said = start_error(&files, &[&gates]).await;
         assert!(said.contains(&format!("--authorization-config: the feature gate {gate} is off")), "{said}");
     }
 }
@@ -88,10 +88,10 @@ async fn with_the_feature_gate_off_flags_configure_authorization() {
 #[tokio::test]
 async fn abac_without_a_policy_file_is_rejected_with_the_name_of_its_flag() {
     let files = Files::new();
-    let said = refused(&files, &["--authorization-mode=ABAC"]).await;
+    let said = start_error(&files, &["--authorization-mode=ABAC"]).await;
     assert!(said.contains("not passed (set --authorization-policy-file)"), "{said}");
     files.put("authz.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- type: ABAC\n  name: abac\n");
-    let said = refused(&files, &[]).await;
+    let said = start_error(&files, &[]).await;
     let words =
         "--authorization-policy-file: missing; the authorizer type ABAC needs the file of its policies";
     assert!(said.contains(words), "{said}");
@@ -133,7 +133,7 @@ async fn a_ttl_of_zero_in_the_file_is_the_default_and_is_warned_about() {
 
 /// KEP-3221 shows Node and RBAC without names, and says that a single webhook needs none.
 #[tokio::test]
-async fn names_may_be_left_out_in_v1alpha1() {
+async fn authorizer_names_are_optional_in_v1alpha1_and_required_in_v1() {
     let hook = by_user("hook").await;
     let files = Files::new();
     let unnamed = files
@@ -141,7 +141,7 @@ async fn names_may_be_left_out_in_v1alpha1() {
         .replace("  name: hook\n", "")
         .replace("- type: RBAC\n  name: rbac\n", "- type: Node\n- type: RBAC\n");
     files.put("authz.yaml", &unnamed);
-    let said = refused(&files, &[]).await;
+    let said = start_error(&files, &[]).await;
     assert!(said.contains("authorizers[0].name: Required value"), "{said}");
     files.put("authz.yaml", &unnamed.replace("/v1\nkind", "/v1alpha1\nkind"));
     let server = files.serve().await;
@@ -151,9 +151,9 @@ async fn names_may_be_left_out_in_v1alpha1() {
 }
 
 #[tokio::test]
-async fn errors_of_several_modes_are_reported_together() {
+async fn errors_of_several_authorization_modes_are_reported_together() {
     let files = Files::new();
-    let said = refused(&files, &["--authorization-mode=ABAC,Webhook,Nope"]).await;
+    let said = start_error(&files, &["--authorization-mode=ABAC,Webhook,Nope"]).await;
     for words in [
         "authorization-mode ABAC's authorization policy file not passed",
         "authorization-mode Webhook's authorization config file not passed",
@@ -163,7 +163,7 @@ async fn errors_of_several_modes_are_reported_together() {
     }
     std::fs::write(files.path("policies"), "{\"user\": 3}\n").unwrap();
     let policies = format!("--authorization-policy-file={}", files.path("policies").display());
-    let said = refused(&files, &["--authorization-mode=ABAC", &policies]).await;
+    let said = start_error(&files, &["--authorization-mode=ABAC", &policies]).await;
     assert!(said.contains("line 1: {\\\"user\\\": 3}: json: cannot unmarshal number"), "{said}");
 }
 
@@ -228,7 +228,7 @@ async fn the_example_of_kep_3221_loads_and_decides() {
         "!('system:serviceaccounts:kube-system' in request.user.groups)",
     );
     files.put("authz.yaml", &printed);
-    let said = refused(&files, &[]).await;
+    let said = start_error(&files, &[]).await;
     assert!(
         said.contains("quote the expression: YAML gives its first character a meaning of its own"),
         "{said}"

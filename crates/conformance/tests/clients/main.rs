@@ -113,15 +113,15 @@ async fn kube_rs_streams_a_list_and_pages() {
 
 #[tokio::test]
 async fn the_python_client_creates_lists_watches_and_deletes() {
-    python_round("round.py").await;
+    run_python_client_script("round.py").await;
 }
 
 #[tokio::test]
 async fn the_python_client_defines_and_uses_custom_resources() {
-    python_round("custom.py").await;
+    run_python_client_script("custom.py").await;
 }
 
-async fn python_round(script: &str) {
+async fn run_python_client_script(script: &str) {
     let Some(python) = env::var_os("PORTCULLIS_PYTHON") else {
         println!("left out: the Python client; `cargo xtask test` sets it up");
         return;

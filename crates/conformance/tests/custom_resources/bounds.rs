@@ -8,7 +8,7 @@ use super::{CRDS, PATIENCE, crd, define};
 
 const OPEN: &str = "/apis/deep.example.com/v1/namespaces/default/opens";
 
-fn open() -> Value {
+fn crd_preserving_unknown_fields() -> Value {
     crd(
         "deep.example.com",
         "opens",
@@ -31,7 +31,7 @@ fn nested(name: &str, levels: usize) -> Value {
 async fn the_deepest_accepted_object_can_be_read_changed_and_deleted() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    define(&client, &open()).await;
+    define(&client, &crd_preserving_unknown_fields()).await;
     for levels in [118, 120, 123, 124, 125, 126] {
         let path = format!("{OPEN}/deep-{levels}");
         let made = accepts(client.post(OPEN, &nested(&format!("deep-{levels}"), levels)).await).unwrap();
@@ -76,7 +76,7 @@ async fn the_deepest_accepted_crd_is_served_after_a_restart() {
     for _ in 0..116 {
         default = json!([default]);
     }
-    let mut body = open();
+    let mut body = crd_preserving_unknown_fields();
     body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] =
         json!({"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "example": default}});
     let answer = client.post(CRDS, &body).await.unwrap();
@@ -93,7 +93,7 @@ async fn the_deepest_accepted_crd_is_served_after_a_restart() {
 async fn a_printer_column_with_nested_filters_does_not_crash_the_server() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let mut body = open();
+    let mut body = crd_preserving_unknown_fields();
     body["spec"]["versions"][0]["additionalPrinterColumns"] = json!([
         {"name": "Fine", "type": "string", "jsonPath": ".spec.a"},
         {"name": "Deep", "type": "string", "jsonPath": format!(".a{}", "[?(@".repeat(300_000))},

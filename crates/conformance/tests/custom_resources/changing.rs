@@ -20,7 +20,7 @@ fn versions(extra: bool) -> Value {
         {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}}}])
 }
 
-async fn change(client: &Client, extra: bool) {
+async fn change_schema(client: &Client, extra: bool) {
     let body = json!({"spec": {"versions": versions(extra)}});
     let path = format!("{CRDS}/things.{GROUP}");
     let patch = client.send(
@@ -49,8 +49,8 @@ async fn objects_written_during_a_schema_change_are_shown_by_the_new_schema() {
         };
         let changing = async {
             for _ in 0..3 {
-                change(&client, true).await;
-                change(&client, false).await;
+                change_schema(&client, true).await;
+                change_schema(&client, false).await;
             }
         };
         tokio::join!(join_all((0..8).map(write)), changing);
@@ -66,6 +66,6 @@ async fn objects_written_during_a_schema_change_are_shown_by_the_new_schema() {
         shown.await.unwrap();
         let one = accepts(client.get(&format!("{THINGS}/t-{round}-0-5")).await).unwrap();
         assert_eq!(one["spec"], json!({"a": "d"}));
-        change(&client, true).await;
+        change_schema(&client, true).await;
     }
 }

@@ -16,9 +16,9 @@ const V2: &str = "/apis/convert.example.com/v2/namespaces/default/hosts";
 const APPLY: [(&str, &str); 1] = [("content-type", "application/apply-patch+yaml")];
 
 /// Changes that the webhook makes to the converted objects.
-type Twist = Arc<dyn Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync>;
+type ConversionReply = Arc<dyn Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync>;
 
-fn converted(object: &Value, wanted: &str) -> Value {
+fn convert_host(object: &Value, wanted: &str) -> Value {
     let mut object = object.clone();
     let spec = object["spec"].clone();
     object["apiVersion"] = json!(wanted);
@@ -38,7 +38,7 @@ fn converted(object: &Value, wanted: &str) -> Value {
     object
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "a `Twist`, as the others are")]
+#[expect(clippy::needless_pass_by_value, reason = "a `ConversionReply`, as the others are")]
 fn answer(asked: &HookRequest, objects: Vec<Value>) -> HookReply {
     let review = json!({
         "apiVersion": asked.body["apiVersion"],
@@ -49,21 +49,21 @@ fn answer(asked: &HookRequest, objects: Vec<Value>) -> HookReply {
 }
 
 /// A webhook, a server that calls it, and the switch for its answers.
-struct World {
+struct ConversionSetup {
     client: Client,
     hook: Hook,
-    twist: Arc<Mutex<Twist>>,
+    twist: Arc<Mutex<ConversionReply>>,
     _server: Server,
 }
 
-impl World {
-    async fn start() -> World {
-        let twist: Arc<Mutex<Twist>> = Arc::new(Mutex::new(Arc::new(answer)));
+impl ConversionSetup {
+    async fn start() -> ConversionSetup {
+        let twist: Arc<Mutex<ConversionReply>> = Arc::new(Mutex::new(Arc::new(answer)));
         let twisted = Arc::clone(&twist);
         let hook = Hook::start(move |asked| {
             let wanted = asked.body["request"]["desiredAPIVersion"].as_str().unwrap_or_default().to_owned();
             let objects = asked.body["request"]["objects"].as_array().cloned().unwrap_or_default();
-            let objects = objects.iter().map(|object| converted(object, &wanted)).collect();
+            let objects = objects.iter().map(|object| convert_host(object, &wanted)).collect();
             let twist = Arc::clone(&twisted.lock().unwrap());
             twist(asked, objects)
         })
@@ -72,10 +72,10 @@ impl World {
         let server = Server::serve(&[]).await.unwrap();
         let client = server.client().unwrap();
         define(&client, &hosts(&hook, "v1")).await;
-        World { client, hook, twist, _server: server }
+        ConversionSetup { client, hook, twist, _server: server }
     }
 
-    fn twist(&self, twist: impl Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync + 'static) {
+    fn set_reply(&self, twist: impl Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync + 'static) {
         *self.twist.lock().unwrap() = Arc::new(twist);
     }
 
@@ -122,7 +122,7 @@ fn v2(name: &str, host: &str, port: &str) -> Value {
 
 #[tokio::test]
 async fn all_verbs_work_in_both_versions() {
-    let world = World::start().await;
+    let world = ConversionSetup::start().await;
     let client = &world.client;
     let mut events = client.events(&format!("{V2}?watch=true"), &[]).await.unwrap();
     let made = accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
@@ -205,7 +205,7 @@ async fn all_verbs_work_in_both_versions() {
 
 #[tokio::test]
 async fn applied_fields_are_owned_in_every_version() {
-    let world = World::start().await;
+    let world = ConversionSetup::start().await;
     let (in_v1, in_v2) = (format!("{V1}/a"), format!("{V2}/a"));
     accepts(world.apply(&in_v1, "first", &v1("a", "one.example:80")).await).unwrap();
     // A field that it applies in the other version is the one that the other manager owns.
@@ -242,14 +242,14 @@ async fn applied_fields_are_owned_in_every_version() {
 
 #[tokio::test]
 async fn errors_of_a_conversion_webhook_name_it_and_store_nothing() {
-    let world = World::start().await;
+    let world = ConversionSetup::start().await;
     let client = &world.client;
     accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
     let before = accepts(client.get(&format!("{V1}/a")).await).unwrap();
     let first = |objects: &mut Vec<Value>, path: [&str; 2], value: Value| {
         objects[0][path[0]][path[1]] = value;
     };
-    let twists: Vec<(&str, Twist)> = vec![
+    let twists: Vec<(&str, ConversionReply)> = vec![
         (
             "returned invalid object: must have the same name: a != b",
             Arc::new(move |asked, mut objects| {
@@ -359,7 +359,7 @@ async fn errors_of_a_conversion_webhook_name_it_and_store_nothing() {
             assert!(message.contains(words), "{method} {path}: {message}\n  does not say\n{words}");
         }
     }
-    world.twist(answer);
+    world.set_reply(answer);
     assert_eq!(accepts(client.get(&format!("{V1}/a")).await).unwrap(), before, "nothing has changed");
     assert_eq!(accepts(client.get(&format!("{V2}/a")).await).unwrap()["spec"]["port"], "80");
     rejects(client.get(&format!("{V1}/new")).await, 404, "NotFound").unwrap();
@@ -395,10 +395,10 @@ async fn errors_of_a_conversion_webhook_name_it_and_store_nothing() {
 
 #[tokio::test]
 async fn a_conversion_webhook_may_change_only_labels_and_annotations_of_metadata() {
-    let world = World::start().await;
+    let world = ConversionSetup::start().await;
     let client = &world.client;
     accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
-    world.twist(|asked, mut objects| {
+    world.set_reply(|asked, mut objects| {
         for object in &mut objects {
             object["metadata"]["labels"] = json!({"by": "webhook"});
             object["metadata"]["finalizers"] = json!(["example.com/forged"]);
@@ -419,12 +419,12 @@ async fn a_conversion_webhook_may_change_only_labels_and_annotations_of_metadata
 
 #[tokio::test]
 async fn a_list_error_names_every_object_that_failed_to_convert() {
-    let world = World::start().await;
+    let world = ConversionSetup::start().await;
     let client = &world.client;
     for name in ["a", "b"] {
         accepts(client.post(V1, &v1(name, "one.example:80")).await).unwrap();
     }
-    world.twist(|asked, _| answer(asked, Vec::new()));
+    world.set_reply(|asked, _| answer(asked, Vec::new()));
     let status = rejects(client.get(V2).await, 500, "StorageReadError").unwrap();
     assert_eq!(
         (&status["details"]["name"], &status["details"]["kind"], &status["details"]["group"]),
@@ -440,7 +440,7 @@ async fn a_list_error_names_every_object_that_failed_to_convert() {
     let end = "conversion webhook for convert.example.com/v1, Kind=Host returned 0 objects, expected 1 (and 1 more)";
     assert!(message.starts_with(start) && message.ends_with(end), "{message}");
     // An object that is converted alone does not help the other one.
-    world.twist(|asked, objects| {
+    world.set_reply(|asked, objects| {
         let good =
             objects.first().is_some_and(|object| object["metadata"]["name"] == "a") && objects.len() == 1;
         answer(asked, if good { objects } else { Vec::new() })
@@ -452,9 +452,9 @@ async fn a_list_error_names_every_object_that_failed_to_convert() {
 
 #[tokio::test]
 async fn a_dry_run_shows_the_object_after_conversion_to_storage_and_back() {
-    let world = World::start().await;
+    let world = ConversionSetup::start().await;
     let client = &world.client;
-    world.twist(|asked, mut objects| {
+    world.set_reply(|asked, mut objects| {
         for object in &mut objects {
             object["metadata"]["labels"] = json!({"by": "webhook"});
         }
@@ -469,20 +469,18 @@ async fn a_dry_run_shows_the_object_after_conversion_to_storage_and_back() {
 
 #[tokio::test]
 async fn conversion_webhooks_may_redirect_and_are_counted() {
-    let world = World::start().await;
+    let world = ConversionSetup::start().await;
     let client = &world.client;
     accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
-    world.twist(
-        |asked, objects| {
-            if asked.path == "/moved" { answer(asked, objects) } else { HookReply::SendOn("/moved") }
-        },
-    );
+    world.set_reply(|asked, objects| {
+        if asked.path == "/moved" { answer(asked, objects) } else { HookReply::SendOn("/moved") }
+    });
     let shown = accepts(client.get(&format!("{V2}/a")).await).unwrap();
     assert_eq!(shown["spec"]["host"], "one.example");
-    world.twist(|_, _| HookReply::SendOn("/"));
+    world.set_reply(|_, _| HookReply::SendOn("/"));
     let refused = client.get(&format!("{V2}/a")).await.unwrap().text();
     assert!(refused.contains("stopped after 10 redirects"), "{refused}");
-    world.twist(|asked, _| answer(asked, Vec::new()));
+    world.set_reply(|asked, _| answer(asked, Vec::new()));
     let refused = client.get(&format!("{V2}/a")).await.unwrap().text();
     assert!(refused.contains("returned 0 objects, expected 1"), "{refused}");
     let page = client.get("/metrics").await.unwrap().text();

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{CRDS, PATIENCE, crd, is_established};
 
-async fn install(client: &Client, from: usize, to: usize) {
+async fn create_crds(client: &Client, from: usize, to: usize) {
     let one = |number: usize| async move {
         let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
             {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}}}]);
@@ -37,10 +37,10 @@ async fn hundreds_of_crds_are_established_and_served() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let begun = Instant::now();
-    install(&client, 0, 100).await;
+    create_crds(&client, 0, 100).await;
     let first = begun.elapsed();
     let begun = Instant::now();
-    install(&client, 100, 400).await;
+    create_crds(&client, 100, 400).await;
     println!("100 definitions: {first:?}; 300 more: {:?}", begun.elapsed());
     for number in [0, 137, 399] {
         let path = format!("/apis/g{}.many.example.com/v1/kinds{number}", number % 20);

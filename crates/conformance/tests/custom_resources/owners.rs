@@ -8,13 +8,13 @@ use super::{crd, define};
 
 const APPLY: [(&str, &str); 1] = [("content-type", "application/apply-patch+yaml")];
 
-fn owned(object: &Value) -> Vec<(&str, &Value)> {
+fn managed_fields(object: &Value) -> Vec<(&str, &Value)> {
     let entries = object["metadata"]["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
     entries.iter().map(|entry| (entry["manager"].as_str().unwrap(), &entry["fieldsV1"])).collect()
 }
 
 #[tokio::test]
-async fn an_empty_list_is_owned_and_a_missing_one_is_not() {
+async fn managed_fields_contain_an_empty_list_but_not_a_missing_one() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles?fieldManager=me";
@@ -26,18 +26,18 @@ async fn an_empty_list_is_owned_and_a_missing_one_is_not() {
         role
     };
     let made = accepts(client.post(roles, &role("empty", Some(json!([])))).await).unwrap();
-    assert_eq!(owned(&made), [("me", &json!({"f:rules": {}}))]);
+    assert_eq!(managed_fields(&made), [("me", &json!({"f:rules": {}}))]);
     assert_eq!(made["rules"], Value::Null);
     let made = accepts(client.post(roles, &role("absent", None)).await).unwrap();
-    assert_eq!(owned(&made), []);
+    assert_eq!(managed_fields(&made), []);
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/applied?fieldManager=me";
     let config = role("applied", Some(json!([]))).to_string();
     let made = accepts(client.send(Method::PATCH, path, &APPLY, config.into()).await).unwrap();
-    assert_eq!(owned(&made), [("me", &json!({"f:rules": {}}))]);
+    assert_eq!(managed_fields(&made), [("me", &json!({"f:rules": {}}))]);
 }
 
 #[tokio::test]
-async fn preserved_unknown_fields_are_owned_individually() {
+async fn managed_fields_list_preserved_unknown_fields_individually() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
@@ -94,7 +94,7 @@ async fn preserved_unknown_fields_are_owned_individually() {
 
 /// A status that is dropped because it has a subresource is not validated.
 #[tokio::test]
-async fn objects_that_do_not_match_their_schema_have_no_owners() {
+async fn objects_that_do_not_match_their_schema_get_no_managed_fields() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let versions = json!([{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
@@ -110,7 +110,7 @@ async fn objects_that_do_not_match_their_schema_have_no_owners() {
     };
     let bags = "/apis/misfit.example.com/v1/namespaces/default/bags?fieldManager=me";
     let fitting = accepts(client.post(bags, &bag("fits", json!(1))).await).unwrap();
-    assert_eq!(owned(&fitting), [("me", &json!({"f:spec": {".": {}, "f:a": {}}}))]);
+    assert_eq!(managed_fields(&fitting), [("me", &json!({"f:spec": {".": {}, "f:a": {}}}))]);
     let made = accepts(client.post(bags, &bag("misfit", json!("x"))).await).unwrap();
     assert_eq!(made["metadata"].get("managedFields"), None);
     // A change of an object with owners keeps the other owners.
@@ -124,7 +124,7 @@ async fn objects_that_do_not_match_their_schema_have_no_owners() {
             .await,
     )
     .unwrap();
-    assert_eq!(owned(&changed), [("me", &json!({"f:spec": {".": {}, "f:a": {}}}))]);
+    assert_eq!(managed_fields(&changed), [("me", &json!({"f:spec": {".": {}, "f:a": {}}}))]);
     let page = client.get("/metrics").await.unwrap().text();
     let count = |family: &str| {
         let line = format!("apiserver_cel_{family}_duration_seconds_count ");

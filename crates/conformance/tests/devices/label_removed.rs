@@ -167,7 +167,7 @@ async fn a_pod_whose_allocation_a_policy_denies_reports_it_once() {
 }
 
 #[tokio::test]
-async fn claims_are_counted_and_scheduled_pods_get_an_event() {
+async fn claim_metrics_count_allocated_claims_and_scheduled_pods_get_an_event() {
     let server = server_with_a_device_in_use().await;
     let client = server.client().unwrap();
     let scheduled = ("Scheduled".to_owned(), "Successfully assigned default/user to one".to_owned());
@@ -179,7 +179,7 @@ async fn claims_are_counted_and_scheduled_pods_get_an_event() {
     .unwrap();
     label(&client, json!({LABEL: "true"})).await;
     accepts(client.post(&format!("{V1}/resourceclaims"), &claim("look", true)).await).unwrap();
-    let counts = async |wanted: &[(&str, u64)]| {
+    let wait_for_claim_metrics = async |wanted: &[(&str, u64)]| {
         eventually(SOON, async || {
             for name in
                 ["resourceclaim_controller_resource_claims", "dynamic_resource_allocation_resource_claims"]
@@ -199,12 +199,12 @@ async fn claims_are_counted_and_scheduled_pods_get_an_event() {
     let made = "admin_access=\"false\",allocated=\"true\",source=\"resource_claim_template\"";
     let by_hand = "admin_access=\"true\",allocated=\"false\",source=\"\"";
     let allocated = "admin_access=\"true\",allocated=\"true\",source=\"\"";
-    counts(&[(made, 1), (by_hand, 1), (allocated, 0)]).await;
+    wait_for_claim_metrics(&[(made, 1), (by_hand, 1), (allocated, 0)]).await;
     accepts(client.post(PODS, &pod("monitor", &json!({"resourceClaimName": "look"}))).await).unwrap();
     placed(&client, "monitor").await.unwrap();
-    counts(&[(made, 1), (by_hand, 0), (allocated, 1)]).await;
+    wait_for_claim_metrics(&[(made, 1), (by_hand, 0), (allocated, 1)]).await;
     accepts(client.delete(&format!("{PODS}/user?gracePeriodSeconds=0")).await).unwrap();
-    counts(&[(made, 0), (by_hand, 0), (allocated, 1)]).await;
+    wait_for_claim_metrics(&[(made, 0), (by_hand, 0), (allocated, 1)]).await;
     for series in [
         "resourceclaim_controller_creates_total{admin_access=\"false\",status=\"success\"}",
         "resourceclaim_controller_create_attempts_total",

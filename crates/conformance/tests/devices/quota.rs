@@ -15,7 +15,7 @@ fn claim(name: &str, exactly: &Value) -> Value {
     json!({"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}})
 }
 
-async fn used(client: &Client, devices: &str, claims: &str) {
+async fn wait_for_quota_usage(client: &Client, devices: &str, claims: &str) {
     eventually(SOON, async || {
         let quota = accepts(client.get(&format!("{QUOTA}/q")).await)?;
         let now = (&quota["status"]["used"][DEVICES], &quota["status"]["used"][CLAIMS]);
@@ -26,21 +26,21 @@ async fn used(client: &Client, devices: &str, claims: &str) {
 }
 
 #[tokio::test]
-async fn devices_and_claims_are_counted_with_and_without_admin_access() {
+async fn quota_counts_devices_and_claims_with_and_without_admin_access() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     label(&client, json!({"resource.kubernetes.io/admin-access": "true"})).await;
     let hard = json!({(DEVICES): "40", (CLAIMS): "4"});
     accepts(client.post(QUOTA, &json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})).await).unwrap();
-    used(&client, "0", "0").await;
+    wait_for_quota_usage(&client, "0", "0").await;
     let path = format!("{V1}/resourceclaims");
     accepts(client.post(&path, &claim("two", &json!({"count": 2}))).await).unwrap();
     accepts(client.post(&path, &claim("look", &json!({"count": 3, "adminAccess": true}))).await).unwrap();
-    used(&client, "5", "2").await;
+    wait_for_quota_usage(&client, "5", "2").await;
     // AllocationMode All counts as the maximum of a claim.
     let all = json!({"allocationMode": "All", "adminAccess": true});
     accepts(client.post(&path, &claim("all", &all)).await).unwrap();
-    used(&client, "37", "3").await;
+    wait_for_quota_usage(&client, "37", "3").await;
     let over = client.post(&path, &claim("more", &json!({"count": 4, "adminAccess": true}))).await;
     let status = rejects(over, 403, "Forbidden").unwrap();
     assert_eq!(
@@ -58,5 +58,5 @@ async fn devices_and_claims_are_counted_with_and_without_admin_access() {
     );
     // A deleted claim is not counted any more.
     accepts(client.delete(&format!("{path}/all")).await).unwrap();
-    used(&client, "8", "3").await;
+    wait_for_quota_usage(&client, "8", "3").await;
 }

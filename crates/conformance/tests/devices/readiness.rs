@@ -15,7 +15,7 @@ async fn patch_status(client: &Client, status: Value) {
 }
 
 /// The device status that a driver reports.
-fn condition(kind: &str) -> Value {
+fn device_status(kind: &str) -> Value {
     let condition = json!({"type": kind, "status": "True", "reason": "Driver", "message": "it says so",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
     json!([{"driver": "fabric.example.com", "pool": "fabric", "device": "nic-0", "conditions": [condition]}])
@@ -33,7 +33,7 @@ fn claim(metadata: &Value) -> Value {
 }
 
 /// Waits until the claim is allocated and its driver has not reported a status for that allocation.
-async fn allocated_anew(client: &Client) {
+async fn wait_for_new_allocation(client: &Client) {
     eventually(SOON, async || {
         let claim = accepts(client.get(CLAIM).await)?;
         let given =
@@ -60,7 +60,7 @@ async fn a_pod_waits_for_binding_conditions_and_failed_devices_are_released() {
     accepts(client.post("/apis/resource.k8s.io/v1/resourceslices", &slice).await).unwrap();
     class_and_claim(&client, "fabric.example.com", claim(&json!({"name": "c"}))).await;
     accepts(client.post(PODS, &pod("web", &json!({"resourceClaimName": "c"}))).await).unwrap();
-    allocated_anew(&client).await;
+    wait_for_new_allocation(&client).await;
     eventually(SOON, async || {
         let pod = accepts(client.get(&format!("{PODS}/web")).await)?;
         assert_eq!(pod.pointer("/spec/nodeName"), None);
@@ -72,9 +72,9 @@ async fn a_pod_waits_for_binding_conditions_and_failed_devices_are_released() {
     .await
     .unwrap();
     // A binding failure releases the device, and another attempt follows.
-    patch_status(&client, json!({"devices": condition("broken")})).await;
-    allocated_anew(&client).await;
-    patch_status(&client, json!({"devices": condition("ready")})).await;
+    patch_status(&client, json!({"devices": device_status("broken")})).await;
+    wait_for_new_allocation(&client).await;
+    patch_status(&client, json!({"devices": device_status("ready")})).await;
     eventually(SOON, async || {
         let pod = accepts(client.get(&format!("{PODS}/web")).await)?;
         match pod.pointer("/spec/nodeName") {

@@ -8,7 +8,7 @@ use crate::setting::{REFUSED, V1, claim};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-fn allocated(admin: bool) -> Value {
+fn allocation_result(admin: bool) -> Value {
     let mut result = json!({"request": "r", "driver": "gpu.example.com", "pool": "p", "device": "d"});
     if admin {
         result["adminAccess"] = json!(true);
@@ -49,7 +49,7 @@ async fn each_part_of_a_claim_status_needs_its_own_permission() {
         change(&mut now);
         alice.json(Method::PUT, &path, &now).await
     };
-    let allocate = |claim: &mut Value| claim["status"] = json!({"allocation": allocated(false)});
+    let allocate = |claim: &mut Value| claim["status"] = json!({"allocation": allocation_result(false)});
     let status = rejects(with(&allocate).await, 422, "Invalid").unwrap();
     assert_eq!(
         status["message"],
@@ -79,7 +79,7 @@ async fn each_part_of_a_claim_status_needs_its_own_permission() {
     now["status"] = json!({});
     accepts(admin.json(Method::PUT, &path, &now).await).unwrap();
     let mut now = accepts(admin.get(&path).await).unwrap();
-    now["status"] = json!({"allocation": allocated(true)});
+    now["status"] = json!({"allocation": allocation_result(true)});
     let status = rejects(admin.json(Method::PUT, &path, &now).await, 422, "Invalid").unwrap();
     let words = format!("status.allocation.devices.results[0].adminAccess: Forbidden: {REFUSED}");
     assert!(status["message"].as_str().unwrap().contains(&words), "{status}");

@@ -58,7 +58,7 @@ spec:
 
 /// kubectl runs on another thread, so that the webhook in this process can answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn denials_name_the_webhook() {
+async fn webhook_denials_name_the_webhook() {
     let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::deny("not on my watch"))
         .await
         .unwrap();

@@ -75,7 +75,7 @@ async fn a_dry_run_creates_nothing() {
 }
 
 #[tokio::test]
-async fn errors_name_the_mistake() {
+async fn create_errors_name_the_invalid_field_or_unknown_kind() {
     let kubectl = Session::start().await;
     let wrong = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: w}\nspec: {replicas: 1, replcas: 2, selector: {matchLabels: {a: b}}, \
                  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}\n";

@@ -3,7 +3,7 @@
 use crate::session::{Session, contains};
 
 /// An owner and its dependent.
-fn family(kubectl: &Session, owner: &str) {
+fn create_owner_and_dependent(kubectl: &Session, owner: &str) {
     kubectl.ok(&["create", "configmap", owner]);
     let uid = kubectl.ok(&["get", "configmap", owner, "-o", "jsonpath={.metadata.uid}"]);
     let child = format!(
@@ -64,17 +64,17 @@ async fn cascading_deletion_deletes_dependents() {
         println!("left out: cascades, which need controllers beside the API server");
         return;
     }
-    family(&kubectl, "back");
+    create_owner_and_dependent(&kubectl, "back");
     kubectl.ok(&["delete", "configmap", "back", "--cascade=background"]);
     kubectl.eventually(&["get", "configmap", "back-child"], |said| said.err.contains("NotFound"));
 
-    family(&kubectl, "fore");
+    create_owner_and_dependent(&kubectl, "fore");
     kubectl.ok(&["delete", "configmap", "fore", "--cascade=foreground"]);
     // The owner is deleted last. kubectl waited for it, so both are gone.
     contains(&kubectl.fails(&["get", "configmap", "fore-child"]), &["NotFound"]);
     contains(&kubectl.fails(&["get", "configmap", "fore"]), &["NotFound"]);
 
-    family(&kubectl, "orphan");
+    create_owner_and_dependent(&kubectl, "orphan");
     kubectl.ok(&["delete", "configmap", "orphan", "--cascade=orphan"]);
     contains(&kubectl.fails(&["get", "configmap", "orphan"]), &["NotFound"]);
     kubectl.eventually(

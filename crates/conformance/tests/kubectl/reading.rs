@@ -73,7 +73,7 @@ async fn get_supports_every_output_format() {
 }
 
 #[tokio::test]
-async fn many_kinds_print_their_columns() {
+async fn get_prints_the_table_columns_of_many_kinds() {
     let kubectl = Session::start().await;
     kubectl.ok(&["create", "deployment", "web", "--image=nginx", "--replicas=2"]);
     kubectl.ok(&["create", "service", "clusterip", "web", "--tcp=80:8080"]);
@@ -174,7 +174,7 @@ async fn describe_shows_objects_and_events() {
 }
 
 #[tokio::test]
-async fn explain_shows_types() {
+async fn explain_shows_fields_and_their_types() {
     let kubectl = Session::start().await;
     if !kubectl.has(27) {
         // Older versions use another layout and the OpenAPI v2 document.

@@ -211,7 +211,7 @@ spec:
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// An object of each of the six kinds: its resource and its body.
-fn six(name: &str) -> [(&'static str, Value); 6] {
+fn admission_objects_of_all_kinds(name: &str) -> [(&'static str, Value); 6] {
     let labels = json!({"name": name, "labels": {"platform.example.com/protected": "true"}});
     let constraints = json!({"resourceRules": [{
         "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}]});
@@ -251,7 +251,7 @@ async fn protected_admission_resources_cannot_be_changed_or_deleted() {
     let (policy, binding) =
         ("example-protect-admission-resources", "example-protect-admission-resources-binding");
     let words = "Protected admission resources cannot be modified or deleted";
-    for (resource, body) in six("prot") {
+    for (resource, body) in admission_objects_of_all_kinds("prot") {
         let (all, one) = (format!("{GROUP}/{resource}"), format!("{GROUP}/{resource}/prot"));
         for (server, is_guarded) in [(&guarded, true), (&free, false)] {
             let client = server.client().unwrap();
@@ -261,7 +261,11 @@ async fn protected_admission_resources_cannot_be_changed_or_deleted() {
             // Its status may be written at the same time, which is a conflict.
             let change = eventually(Duration::from_secs(20), async || {
                 let answer = client
-                    .json(Method::PUT, &one, &with_revision(&client, &one, changed.clone()).await)
+                    .json(
+                        Method::PUT,
+                        &one,
+                        &with_current_resource_version(&client, &one, changed.clone()).await,
+                    )
                     .await?;
                 match answer.code {
                     409 => Err(conformance::Problem::new(answer.text())),
@@ -285,7 +289,7 @@ async fn protected_admission_resources_cannot_be_changed_or_deleted() {
 }
 
 /// The object with its current resourceVersion.
-async fn with_revision(client: &conformance::Client, path: &str, mut object: Value) -> Value {
+async fn with_current_resource_version(client: &conformance::Client, path: &str, mut object: Value) -> Value {
     let now = accepts(client.get(path).await).unwrap();
     object["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"].clone();
     object
@@ -361,7 +365,7 @@ async fn a_name_prefix_can_be_reserved_for_manifests() {
     folders.write("collisions.yaml", COLLISIONS);
     let server = folders.server().await;
     let client = server.client().unwrap();
-    for (resource, body) in six("platform.mine") {
+    for (resource, body) in admission_objects_of_all_kinds("platform.mine") {
         denied(
             client.post(&format!("{GROUP}/{resource}?dryRun=All"), &body).await,
             "platform.prevent-admission-name-collision",
@@ -370,11 +374,11 @@ async fn a_name_prefix_can_be_reserved_for_manifests() {
         );
     }
     let free = Server::serve(&[NO_ACCOUNTS]).await.unwrap();
-    for (resource, body) in six("platform.mine") {
+    for (resource, body) in admission_objects_of_all_kinds("platform.mine") {
         let path = format!("{GROUP}/{resource}?dryRun=All");
         accepts(free.client().unwrap().post(&path, &body).await).unwrap();
     }
-    for (resource, body) in six("mine") {
+    for (resource, body) in admission_objects_of_all_kinds("mine") {
         accepts(client.post(&format!("{GROUP}/{resource}?dryRun=All"), &body).await).unwrap();
     }
 }
@@ -398,7 +402,7 @@ async fn manifests_are_not_visible_through_the_api() {
 }
 
 #[tokio::test]
-async fn reviews_are_never_intercepted_and_other_resources_are() {
+async fn a_policy_for_all_resources_does_not_intercept_access_and_token_reviews() {
     let folders = Folders::new();
     folders.write(
         "nothing.yaml",
@@ -446,7 +450,7 @@ spec: {policyName: nothing.static.k8s.io, validationActions: [Deny]}
     eventually(Duration::from_secs(20), async || accepts(client.get(account).await)).await.unwrap();
     let token = "/api/v1/namespaces/default/serviceaccounts/default/token";
     denied(client.post(token, &json!({"spec": {"audiences": ["a"]}})).await);
-    for (resource, body) in six("any") {
+    for (resource, body) in admission_objects_of_all_kinds("any") {
         denied(client.post(&format!("{GROUP}/{resource}"), &body).await);
     }
 }

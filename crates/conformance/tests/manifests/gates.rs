@@ -24,7 +24,7 @@ pub(crate) async fn refused(flags: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn reserved_names_are_rejected_with_the_gate_and_cause_a_warning_without() {
+async fn reserved_names_are_rejected_with_the_feature_gate_and_cause_a_warning_without_it() {
     let body = |name: &str| {
         json!({"metadata": {"name": name}, "spec": {"matchConstraints": {"resourceRules": [{
             "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}]},
@@ -44,7 +44,7 @@ async fn reserved_names_are_rejected_with_the_gate_and_cause_a_warning_without()
 }
 
 #[tokio::test]
-async fn a_folder_needs_the_gate() {
+async fn static_manifests_dir_is_rejected_while_the_feature_gate_is_off() {
     let folders = Folders::new();
     let said = refused(&[&folders.flag(), OFF]).await;
     assert!(
@@ -56,7 +56,7 @@ async fn a_folder_needs_the_gate() {
 }
 
 #[tokio::test]
-async fn a_folder_for_a_disabled_plugin_stops_the_start() {
+async fn static_manifests_dir_for_a_disabled_plugin_stops_the_start() {
     let folders = Folders::new();
     let said = refused(&[&folders.flag(), "--disable-admission-plugins=ValidatingAdmissionPolicy"]).await;
     assert!(said.contains("staticManifestsDir") && said.contains("ValidatingAdmissionPolicy"), "{said}");
@@ -83,7 +83,7 @@ async fn invalid_manifests_stop_the_start_and_all_are_named() {
 }
 
 #[tokio::test]
-async fn a_relative_or_missing_folder_stops_the_start() {
+async fn a_relative_or_missing_static_manifests_dir_stops_the_start() {
     let folders = Folders::new();
     for (path, words) in
         [("relative", "must be an absolute file path"), ("/nowhere/at/all", "unable to read")]

@@ -14,7 +14,7 @@ const REMOVED: &str = "apiserver_admission_manifest_config_removed_objects_total
 const TIMES: &str = "apiserver_manifest_admission_config_controller_automatic_reload_last_timestamp_seconds";
 
 /// A policy for pods whose expression has a typo, with its binding.
-fn with_typo() -> String {
+fn policy_with_typo() -> String {
     refusing("typo", "x")
         .replace("configmaps", "pods")
         .replace("!object.metadata.name.startsWith('x')", "object.spec.contianers.size() > 0")
@@ -28,7 +28,7 @@ async fn folder_state(client: &Client) -> Value {
     answer.json()["plugins"][0]["manifests"].clone()
 }
 
-async fn counts(client: &Client, family: &str, words: &[&str], wanted: u64) {
+async fn wait_for_metric(client: &Client, family: &str, words: &[&str], wanted: u64) {
     eventually(SOON, async || match counted(client, family, words).await {
         found if found == wanted => Ok(()),
         found => Err(Problem::new(format!("{family} {words:?}: {found}, not {wanted}"))),
@@ -38,7 +38,7 @@ async fn counts(client: &Client, family: &str, words: &[&str], wanted: u64) {
 }
 
 /// The time of the last reload with this result.
-async fn last(client: &Client, status: &str) -> f64 {
+async fn last_reload_time(client: &Client, status: &str) -> f64 {
     let page = client.get("/metrics").await.unwrap().text();
     let line = page
         .lines()
@@ -55,15 +55,15 @@ async fn restoring_the_active_content_clears_the_failure() {
     let server = folders.server().await;
     let client = server.client().unwrap();
     folders.write("guard.yaml", "a: [");
-    counts(&client, RELOADS, &[PLUGIN, "\"failure\""], 1).await;
+    wait_for_metric(&client, RELOADS, &[PLUGIN, "\"failure\""], 1).await;
     let state = folder_state(&client).await;
     assert_eq!(state["lastReload"]["status"], "failure", "{state}");
     assert!(state["lastFailure"]["error"].to_string().contains("guard.yaml"), "{state}");
 
     rename_onto(&folders.policies().join("guard.yaml"), &good);
-    counts(&client, RELOADS, &[PLUGIN, "\"success\""], 2).await;
+    wait_for_metric(&client, RELOADS, &[PLUGIN, "\"success\""], 2).await;
     assert_eq!(counted(&client, KEP_RELOADS, &[PLUGIN, "\"success\""]).await, 2);
-    assert!(last(&client, "success").await > last(&client, "failure").await);
+    assert!(last_reload_time(&client, "success").await > last_reload_time(&client, "failure").await);
     let state = folder_state(&client).await;
     assert_eq!(state["lastReload"]["status"], "success", "{state}");
     assert!(state.get("lastFailure").is_none(), "{state}");
@@ -78,14 +78,14 @@ async fn restoring_the_active_content_clears_the_failure() {
     .await
     .unwrap();
     fs::rename(folders.beside("away"), folders.policies()).unwrap();
-    counts(&client, RELOADS, &[PLUGIN, "\"success\""], 3).await;
+    wait_for_metric(&client, RELOADS, &[PLUGIN, "\"success\""], 3).await;
     assert!(folder_state(&client).await.get("lastFailure").is_none());
 }
 
 #[tokio::test]
 async fn typos_in_expressions_cause_warnings_in_every_output() {
     let folders = Folders::new();
-    folders.write("typo.yaml", &with_typo());
+    folders.write("typo.yaml", &policy_with_typo());
     let folder = folders.policies();
     let folder = folder.to_str().unwrap();
     let words = "undefined field 'contianers'";
@@ -115,14 +115,14 @@ async fn typos_in_expressions_cause_warnings_in_every_output() {
     let pod = json!({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}});
     rejects(client.post("/api/v1/namespaces/default/pods?dryRun=All", &pod).await, 422, "Invalid").unwrap();
 
-    folders.write("typo.yaml", &with_typo().replace("contianers", "containers"));
-    counts(&client, warnings, &[PLUGIN], 0).await;
+    folders.write("typo.yaml", &policy_with_typo().replace("contianers", "containers"));
+    wait_for_metric(&client, warnings, &[PLUGIN], 0).await;
     accepts(client.post("/api/v1/namespaces/default/pods?dryRun=All", &pod).await).unwrap();
     assert_eq!(check(&["--strict", folder]).await.0, 0);
 }
 
 /// Starts `portcullis up` with the policies of the folders, which must end with exit code 1, and returns its output.
-async fn up_refused(folders: &Folders, flags: &[&str]) -> String {
+async fn up_start_error(folders: &Folders, flags: &[&str]) -> String {
     let (data, policies) = (folders.beside("up"), folders.policies());
     let (data, policies) = (data.to_str().unwrap(), policies.to_str().unwrap());
     let mut arguments = vec!["up", "--data-dir", data, "--secure-port=0", "--policies", policies];
@@ -145,10 +145,10 @@ async fn with_strict_manifests_warnings_are_errors() {
     });
     fs::write(&only, configuration.to_string()).unwrap();
     let flag = format!("--admission-control-config-file={}", only.display());
-    folders.write("typo.yaml", &with_typo());
+    folders.write("typo.yaml", &policy_with_typo());
     let said = refused(&[&flag, "--strict-manifests"]).await;
     assert!(said.contains("undefined field 'contianers'"), "{said}");
-    let said = up_refused(&folders, &["--strict-manifests"]).await;
+    let said = up_start_error(&folders, &["--strict-manifests"]).await;
     assert!(said.contains("undefined field 'contianers'"), "{said}");
     // An empty folder, and a policy without a binding.
     fs::remove_file(folders.policies().join("typo.yaml")).unwrap();
@@ -159,7 +159,7 @@ async fn with_strict_manifests_warnings_are_errors() {
     let client = server.client().unwrap();
     // Truncated at `---`: the binding is missing.
     folders.write("guard.yaml", refusing("guard", "zero").split("---").next().unwrap());
-    counts(&client, RELOADS, &[PLUGIN, "\"failure\""], 1).await;
+    wait_for_metric(&client, RELOADS, &[PLUGIN, "\"failure\""], 1).await;
     assert!(server.log().contains("has no binding"), "{}", server.log());
     denied(tries(&client, "zero").await, "guard", "guard-binding", "no zero");
 }
@@ -194,7 +194,7 @@ async fn manifests_without_effect_cause_warnings() {
 }
 
 #[tokio::test]
-async fn removed_objects_are_counted_and_named() {
+async fn objects_removed_from_manifests_are_counted_and_named() {
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "zero"));
     let server = folders.server().await;
@@ -212,9 +212,9 @@ async fn removed_objects_are_counted_and_named() {
     // The file is truncated.
     folders.write("guard.yaml", "");
     allows(&client, "zero").await;
-    counts(&client, REMOVED, &policy, 1).await;
-    counts(&client, REMOVED, &[PLUGIN], 2).await;
-    counts(&client, objects, &[PLUGIN], 0).await;
+    wait_for_metric(&client, REMOVED, &policy, 1).await;
+    wait_for_metric(&client, REMOVED, &[PLUGIN], 2).await;
+    wait_for_metric(&client, objects, &[PLUGIN], 0).await;
     let log = server.log();
     let line = log.lines().find(|line| line.contains("a reload removed manifest-based objects")).unwrap();
     assert!(
@@ -239,7 +239,7 @@ async fn a_list_of_expected_objects_protects_from_truncated_files() {
     let mut failures = 0;
     let mut fails = async |words: &str| {
         failures += 1;
-        counts(&client, RELOADS, &[PLUGIN, "\"failure\""], failures).await;
+        wait_for_metric(&client, RELOADS, &[PLUGIN, "\"failure\""], failures).await;
         denied(tries(&client, "zero").await, "guard", "guard-binding", "no zero");
         let error = folder_state(&client).await["lastFailure"]["error"].to_string();
         assert!(error.contains(words), "{error}");
@@ -258,7 +258,7 @@ async fn a_list_of_expected_objects_protects_from_truncated_files() {
     folders.write("expected-objects.txt", "");
     fails("lists no objects").await;
     rename_onto(&folder.join("expected-objects.txt"), &list);
-    counts(&client, RELOADS, &[PLUGIN, "\"success\""], 2).await;
+    wait_for_metric(&client, RELOADS, &[PLUGIN, "\"success\""], 2).await;
 
     // Removing the list while the server runs is rejected too.
     fs::remove_file(folder.join("expected-objects.txt")).unwrap();
@@ -278,12 +278,12 @@ async fn a_list_of_expected_objects_protects_from_truncated_files() {
 }
 
 #[tokio::test]
-async fn start_errors_are_logged_once_and_without_an_empty_plugin() {
+async fn manifest_errors_at_start_are_logged_once() {
     let folders = Folders::new();
     folders.write("a.yaml", &refusing("a", "x").replace("  validations:", "  validation:"));
     folders.write("b.yaml", &refusing("b", "x").replace("name: b.static.k8s.io", "labels: {}"));
     let serve = refused(&[&folders.flag()]).await;
-    let up = up_refused(&folders, &[]).await;
+    let up = up_start_error(&folders, &[]).await;
     for said in [serve, up] {
         for words in
             ["strict decoding error", "a.yaml:12:3", "metadata.name: Required value: name is required"]

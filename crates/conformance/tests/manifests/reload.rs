@@ -31,7 +31,7 @@ pub(crate) async fn allows(client: &Client, word: &str) {
 pub(crate) const RELOADS: &str = "apiserver_manifest_admission_config_controller_automatic_reloads_total";
 pub(crate) const KEP_RELOADS: &str = "apiserver_admission_manifest_config_automatic_reloads_total";
 
-async fn guarded(folders: &Folders) -> (Server, Client) {
+async fn server_with_guard_policy(folders: &Folders) -> (Server, Client) {
     folders.write("guard.yaml", &refusing("guard", "zero"));
     let server = folders.server().await;
     let client = server.client().unwrap();
@@ -42,7 +42,7 @@ async fn guarded(folders: &Folders) -> (Server, Client) {
 #[tokio::test]
 async fn overwritten_renamed_added_and_removed_files_are_reloaded() {
     let folders = Folders::new();
-    let (_server, client) = guarded(&folders).await;
+    let (_server, client) = server_with_guard_policy(&folders).await;
     folders.write("guard.yaml", &refusing("guard", "one"));
     refuses(&client, "guard", "one").await;
     allows(&client, "zero").await;
@@ -123,7 +123,7 @@ async fn a_folder_that_is_a_symbolic_link_is_followed() {
 #[tokio::test]
 async fn a_replaced_folder_is_loaded_and_a_missing_one_changes_nothing() {
     let folders = Folders::new();
-    let (_server, client) = guarded(&folders).await;
+    let (_server, client) = server_with_guard_policy(&folders).await;
     let (folder, away, fresh) = (folders.policies(), folders.beside("away"), folders.beside("fresh"));
     fs::rename(&folder, &away).unwrap();
     eventually(SOON, async || match counted(&client, RELOADS, &["\"failure\""]).await {
@@ -143,7 +143,7 @@ async fn a_replaced_folder_is_loaded_and_a_missing_one_changes_nothing() {
 #[tokio::test]
 async fn invalid_manifests_are_counted_and_leave_the_last_valid_set() {
     let folders = Folders::new();
-    let (server, client) = guarded(&folders).await;
+    let (server, client) = server_with_guard_policy(&folders).await;
     let plugin = "\"ValidatingAdmissionPolicy\"";
     assert_eq!(counted(&client, RELOADS, &[plugin, "\"success\""]).await, 1, "the first load counts");
     let bad = [
@@ -173,7 +173,7 @@ async fn invalid_manifests_are_counted_and_leave_the_last_valid_set() {
 #[tokio::test]
 async fn an_emptied_folder_is_accepted_with_a_warning() {
     let folders = Folders::new();
-    let (server, client) = guarded(&folders).await;
+    let (server, client) = server_with_guard_policy(&folders).await;
     fs::remove_file(folders.policies().join("guard.yaml")).unwrap();
     allows(&client, "zero").await;
     assert!(server.log().contains("removed=2"), "{}", server.log());

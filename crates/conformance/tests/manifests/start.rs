@@ -14,7 +14,7 @@ use tokio::process::Command;
 use crate::folder::{Folders, MAPS, NO_ACCOUNTS, denied, map, refusing, tries};
 
 /// The number of starts; a hundred in the full run.
-fn starts() -> usize {
+fn start_count() -> usize {
     std::env::var("PORTCULLIS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(5)
 }
 
@@ -30,7 +30,7 @@ async fn no_violating_object_is_created_however_early_it_is_requested() {
     let url = format!("https://127.0.0.1:{port}");
     let client = Client::new(&url, Trust::Anything, Credentials::Token(ADMIN_TOKEN.into())).unwrap();
     let mut answered = 0;
-    for round in 0..starts() {
+    for round in 0..start_count() {
         let over = Arc::new(AtomicBool::new(false));
         let refused = Arc::new(AtomicUsize::new(0));
         let created = Arc::new(AtomicUsize::new(0));
@@ -71,7 +71,7 @@ async fn no_violating_object_is_created_however_early_it_is_requested() {
         assert_eq!(created.load(Ordering::Relaxed), 0, "a violating object was created in start {round}");
         answered += refused.load(Ordering::Relaxed);
     }
-    assert!(answered >= starts());
+    assert!(answered >= start_count());
     let mut child = serve(home.path(), port, &folders);
     let list = eventually(Duration::from_mins(1), async || accepts(client.get(MAPS).await)).await.unwrap();
     let bad = |item: &&Value| item["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("bad"));

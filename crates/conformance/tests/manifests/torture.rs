@@ -16,13 +16,13 @@ use crate::reload::{RELOADS, SOON};
 const PLUGIN: &str = "ValidatingAdmissionPolicy";
 
 /// The number of changes; thousands in the full run.
-fn changes() -> usize {
+fn change_count() -> usize {
     std::env::var("PORTCULLIS_ROUNDS").ok().and_then(|rounds| rounds.parse::<usize>().ok()).unwrap_or(1) * 20
 }
 
 /// Two policies of one version that warn about every request. A request with warnings of two versions, or with only one warning,
 /// was decided by a mixture.
-fn pair(version: usize) -> String {
+fn policies_of_version(version: usize) -> String {
     let warning = |policy: &str| {
         refusing(policy, "")
             .replace("no ", &format!("version {version};"))
@@ -32,7 +32,7 @@ fn pair(version: usize) -> String {
 }
 
 /// The versions in the warnings of a request.
-async fn versions(client: &Client) -> Result<Vec<String>, Problem> {
+async fn versions_in_warnings(client: &Client) -> Result<Vec<String>, Problem> {
     let answer = tries(client, "any").await?;
     if answer.code != 201 {
         return Err(Problem::new(answer.text()));
@@ -46,10 +46,10 @@ async fn versions(client: &Client) -> Result<Vec<String>, Problem> {
 }
 
 /// Changes the folder in a random way. Returns whether its content is valid afterwards.
-fn change(folders: &Folders, number: usize) -> bool {
+fn change_folder(folders: &Folders, number: usize) -> bool {
     let folder = folders.policies();
     let file = folder.join("set.yaml");
-    let text = pair(number);
+    let text = policies_of_version(number);
     match number % 12 {
         // Overwritten in place, as simple editors do.
         0 => fs::write(&file, &text).unwrap(),
@@ -114,20 +114,20 @@ fn change(folders: &Folders, number: usize) -> bool {
 }
 
 /// The warnings of a server that is started on the folder now.
-async fn fresh(folders: &Folders) -> Vec<String> {
+async fn versions_after_restart(folders: &Folders) -> Vec<String> {
     let server = folders.server().await;
-    versions(&server.client().unwrap()).await.unwrap()
+    versions_in_warnings(&server.client().unwrap()).await.unwrap()
 }
 
 /// Whether the folder contains a manifest.
-fn is_full(folder: &Path) -> bool {
+fn has_manifest(folder: &Path) -> bool {
     ["set.yaml", "other.json.yml"].iter().any(|name| folder.join(name).exists())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_request_sees_a_mixture_of_versions_while_the_folder_changes() {
     let folders = Folders::new();
-    folders.write("set.yaml", &pair(0));
+    folders.write("set.yaml", &policies_of_version(0));
     let server = folders.server().await;
     let client = server.client().unwrap();
     let over = Arc::new(AtomicBool::new(false));
@@ -137,7 +137,7 @@ async fn no_request_sees_a_mixture_of_versions_while_the_folder_changes() {
             tokio::spawn(async move {
                 let (mut asked, mut seen) = (0_usize, BTreeSet::new());
                 while !over.load(Ordering::Relaxed) {
-                    let met = versions(&client).await.unwrap();
+                    let met = versions_in_warnings(&client).await.unwrap();
                     let different: BTreeSet<&String> = met.iter().collect();
                     assert!(met.is_empty() || met.len() == 2 && different.len() == 1, "a mixture: {met:?}");
                     seen.extend(met);
@@ -148,9 +148,9 @@ async fn no_request_sees_a_mixture_of_versions_while_the_folder_changes() {
         })
         .collect();
     let mut in_force = vec!["0".to_owned(); 2];
-    for number in 1..=changes() {
+    for number in 1..=change_count() {
         let failures = counted(&client, RELOADS, &[PLUGIN, "\"failure\""]).await;
-        let usable = change(&folders, number);
+        let usable = change_folder(&folders, number);
         let (code, report) = check(&[folders.policies().to_str().unwrap(), "--plugin", PLUGIN]).await;
         assert_eq!(code == 0, usable, "change {number}: {report}");
         if usable {
@@ -161,7 +161,8 @@ async fn no_request_sees_a_mixture_of_versions_while_the_folder_changes() {
             })
             .await
             .unwrap();
-            in_force = if is_full(&folders.policies()) { vec![number.to_string(); 2] } else { Vec::new() };
+            in_force =
+                if has_manifest(&folders.policies()) { vec![number.to_string(); 2] } else { Vec::new() };
         } else {
             eventually(SOON, async || match counted(&client, RELOADS, &[PLUGIN, "\"failure\""]).await {
                 now if now > failures => Ok(()),
@@ -170,10 +171,10 @@ async fn no_request_sees_a_mixture_of_versions_while_the_folder_changes() {
             .await
             .unwrap();
         }
-        let met = versions(&client).await.unwrap();
+        let met = versions_in_warnings(&client).await.unwrap();
         assert_eq!(met, in_force, "change {number}");
         if usable && number % 6 == 1 {
-            assert_eq!(met, fresh(&folders).await, "change {number} and a fresh start");
+            assert_eq!(met, versions_after_restart(&folders).await, "change {number} and a fresh start");
         }
     }
     over.store(true, Ordering::Relaxed);
@@ -185,27 +186,27 @@ async fn no_request_sees_a_mixture_of_versions_while_the_folder_changes() {
 
 /// Changes without waiting in between: only the final state is known.
 #[tokio::test(flavor = "multi_thread")]
-async fn rapid_changes_end_with_the_last_one() {
+async fn after_rapid_changes_the_last_version_of_the_manifests_is_active() {
     let folders = Folders::new();
-    folders.write("set.yaml", &pair(0));
+    folders.write("set.yaml", &policies_of_version(0));
     let server = folders.server().await;
     let client = server.client().unwrap();
     let file = folders.policies().join("set.yaml");
-    for burst in 1..=changes() / 4 {
+    for burst in 1..=change_count() / 4 {
         for step in 0..50 {
             let number = burst * 1000 + step;
             match step % 3 {
-                0 => fs::write(&file, pair(number)).unwrap(),
+                0 => fs::write(&file, policies_of_version(number)).unwrap(),
                 1 => fs::write(&file, "a: [").unwrap(),
                 _ => {
-                    fs::write(folders.beside("x"), pair(number)).unwrap();
+                    fs::write(folders.beside("x"), policies_of_version(number)).unwrap();
                     fs::rename(folders.beside("x"), &file).unwrap();
                 }
             }
         }
         let last = burst * 1000 + 999;
-        fs::write(&file, pair(last)).unwrap();
-        eventually(SOON, async || match versions(&client).await? {
+        fs::write(&file, policies_of_version(last)).unwrap();
+        eventually(SOON, async || match versions_in_warnings(&client).await? {
             met if met == [last.to_string(), last.to_string()] => Ok(()),
             met => Err(Problem::new(format!("burst {burst}: {met:?}"))),
         })

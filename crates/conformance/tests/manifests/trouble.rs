@@ -40,7 +40,7 @@ async fn a_duplicate_name_in_two_files_stops_the_start() {
 }
 
 #[tokio::test]
-async fn only_version_v1_is_accepted() {
+async fn manifests_in_a_version_other_than_v1_stop_the_start() {
     let folders = Folders::new();
     folders.write(
         "a.yaml",
@@ -150,7 +150,7 @@ async fn an_api_object_and_a_manifest_with_the_same_name_are_both_active() {
 
 /// The gate is on, off and on again: manifests leave no state outside of their files.
 #[tokio::test]
-async fn the_gate_can_be_turned_off_and_on_again() {
+async fn manifests_apply_again_after_the_feature_gate_was_off() {
     let home = tempfile::tempdir().unwrap();
     let folders = Folders::new();
     folders.write("guard.yaml", &refusing("guard", "bad"));

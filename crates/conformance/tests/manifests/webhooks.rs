@@ -48,7 +48,7 @@ fn answer(asked: &HookRequest, response: &Value) -> HookReply {
 }
 
 /// Denies objects whose names begin with `bad`.
-async fn guard() -> Hook {
+async fn start_denying_webhook() -> Hook {
     Hook::start(|asked| {
         let name = asked.body["request"]["object"]["metadata"]["name"].as_str().unwrap_or_default();
         let allowed = !name.starts_with("bad");
@@ -59,7 +59,7 @@ async fn guard() -> Hook {
 }
 
 /// The denial must name the webhook.
-fn denied(answer: conformance::Result<conformance::client::HttpResponse>) -> conformance::Result<()> {
+fn check_denial(answer: conformance::Result<conformance::client::HttpResponse>) -> conformance::Result<()> {
     let status = rejects(answer, 403, "")?;
     let words = "admission webhook \"guard.example.com\" denied the request: not this name";
     if status["message"] == words {
@@ -69,7 +69,7 @@ fn denied(answer: conformance::Result<conformance::client::HttpResponse>) -> con
 }
 
 /// Adds a label with the last segment of the requested path.
-async fn labeller() -> Hook {
+async fn start_labelling_webhook() -> Hook {
     Hook::start(|asked| {
         let patch = json!([{"op": "add", "path": "/metadata/labels", "value": {"by": asked.path.trim_start_matches('/')}}]);
         let patch = BASE64_STANDARD.encode(patch.to_string());
@@ -126,7 +126,7 @@ metadata:
 
 #[tokio::test]
 async fn documented_webhooks_are_called_with_the_credentials_of_the_kubeconfig() {
-    let hook = guard().await;
+    let hook = start_denying_webhook().await;
     let host = hook.url.trim_start_matches("https://").to_owned();
     let kubeconfig = format!(
         "apiVersion: v1\nkind: Config\nusers: [{{name: \"{host}\", user: {{token: secret-of-the-webhook}}}}]\n"
@@ -158,7 +158,7 @@ async fn documented_webhooks_are_called_with_the_credentials_of_the_kubeconfig()
 
 #[tokio::test]
 async fn webhooks_of_both_kinds_are_reloaded() {
-    let (guard, labeller) = (guard().await, labeller().await);
+    let (guard, labeller) = (start_denying_webhook().await, start_labelling_webhook().await);
     let folders = Folders::new();
     let mutating = |name: &str| configuration("MutatingWebhookConfiguration", name, &labeller, "");
     let validating = |name: &str| configuration("ValidatingWebhookConfiguration", name, &guard, "");
@@ -180,7 +180,7 @@ async fn webhooks_of_both_kinds_are_reloaded() {
     .await
     .unwrap();
     folders.write_for("ValidatingAdmissionWebhook", "v.yaml", &validating("guard"));
-    eventually(SOON, async || denied(tries(&client, "bad").await)).await.unwrap();
+    eventually(SOON, async || check_denial(tries(&client, "bad").await)).await.unwrap();
     // A service reference makes the file invalid: the last valid one stays active.
     let failures = ["\"ValidatingAdmissionWebhook\"", "\"failure\""];
     let service = validating("guard")
@@ -192,7 +192,7 @@ async fn webhooks_of_both_kinds_are_reloaded() {
     })
     .await
     .unwrap();
-    denied(tries(&client, "bad").await).unwrap();
+    check_denial(tries(&client, "bad").await).unwrap();
     for (plugin, file) in [("MutatingAdmissionWebhook", "m.yaml"), ("ValidatingAdmissionWebhook", "v.yaml")] {
         fs::remove_file(folders.of(plugin).join(file)).unwrap();
     }
@@ -278,7 +278,7 @@ spec:
 async fn an_unreachable_webhook_follows_its_failure_policy_and_is_counted() {
     let (port, listener) = free_port().unwrap();
     drop(listener);
-    let hook = guard().await;
+    let hook = start_denying_webhook().await;
     let unreachable = |text: String| text.replace(&hook.url, &format!("https://127.0.0.1:{port}"));
     let folders = Folders::new();
     let write = |policy: &str, reachable: bool| {
@@ -321,7 +321,7 @@ async fn an_unreachable_webhook_follows_its_failure_policy_and_is_counted() {
     }
     // The endpoint works again, and the webhook decides.
     write("Fail", true);
-    eventually(SOON, async || denied(tries(&client, "bad").await)).await.unwrap();
+    eventually(SOON, async || check_denial(tries(&client, "bad").await)).await.unwrap();
     accepts(client.post(MAPS, &map("good")).await).unwrap();
     let requests = "apiserver_admission_manifest_webhook_request_total";
     assert!(counted(&client, requests, &[name, "rejected=\"true\"", "code=\"403\""]).await >= 1);
@@ -334,7 +334,7 @@ async fn an_unreachable_webhook_follows_its_failure_policy_and_is_counted() {
 #[tokio::test]
 async fn static_webhooks_are_called_before_api_webhooks() {
     let folders = Folders::new();
-    let (strict, late) = (guard().await, guard().await);
+    let (strict, late) = (start_denying_webhook().await, start_denying_webhook().await);
     let kind = "ValidatingWebhookConfiguration";
     let text = configuration(kind, "guard", &strict, "");
     folders.write_for("ValidatingAdmissionWebhook", "guard.yaml", &text);
@@ -357,6 +357,6 @@ async fn static_webhooks_are_called_before_api_webhooks() {
     .await
     .unwrap();
     strict.take();
-    denied(tries(&client, "bad").await).unwrap();
+    check_denial(tries(&client, "bad").await).unwrap();
     assert_eq!((strict.take().len(), late.take().len()), (1, 0));
 }

@@ -12,7 +12,7 @@ use crate::callers::{MAPS, SOON, alice_and_bob, metric};
 const LEAST: f64 = 16.0 * 1024.0;
 
 /// Starts a POST of `length` bytes and sends `sent` of them.
-async fn unfinished(client: &Client, length: usize, sent: usize) -> TlsStream<TcpStream> {
+async fn send_partial_body(client: &Client, length: usize, sent: usize) -> TlsStream<TcpStream> {
     let mut stream = client.tls_stream().await.unwrap();
     let token = client.token().unwrap();
     let head = format!(
@@ -25,7 +25,7 @@ async fn unfinished(client: &Client, length: usize, sent: usize) -> TlsStream<Tc
 }
 
 /// The answer on a stream: its head, and its body as JSON.
-async fn answer(stream: &mut TlsStream<TcpStream>) -> (String, Value) {
+async fn read_answer(stream: &mut TlsStream<TcpStream>) -> (String, Value) {
     let mut text = Vec::new();
     let mut chunk = vec![0; 4096];
     loop {
@@ -49,7 +49,7 @@ async fn unfinished_bodies_of_one_user_do_not_block_other_users() {
     // More than there are mutating seats. The part that has arrived allows each another minute for the rest.
     let mut stalled = Vec::new();
     for _ in 0..220 {
-        stalled.push(unfinished(&alice, 100_000, 60_000).await);
+        stalled.push(send_partial_body(&alice, 100_000, 60_000).await);
     }
     eventually(SOON, async || {
         let taken = metric(&admin, "apiserver_current_inflight_requests", "mutating").await;
@@ -70,7 +70,7 @@ async fn unfinished_bodies_of_one_user_do_not_block_other_users() {
     let body = json!({"metadata": {"name": "finished"}}).to_string();
     finished.write_all(format!("{body:>40000}").as_bytes()).await.unwrap();
     finished.flush().await.unwrap();
-    let (head, created) = answer(&mut finished).await;
+    let (head, created) = read_answer(&mut finished).await;
     assert!(head.starts_with("http/1.1 201"), "{head} {created}");
     // A client that disconnects releases its share.
     drop((stalled, finished));
@@ -87,32 +87,32 @@ async fn a_body_that_does_not_arrive_is_answered_with_408() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, _) = alice_and_bob(&admin).await;
-    let mut slow = unfinished(&alice, 100, 1).await;
-    let (head, status) = answer(&mut slow).await;
+    let mut slow = send_partial_body(&alice, 100, 1).await;
+    let (head, status) = read_answer(&mut slow).await;
     assert!(head.starts_with("http/1.1 408"), "{head}");
     assert_eq!((status["kind"].as_str(), status["reason"].as_str()), (Some("Status"), Some("Timeout")));
     assert_eq!(status["message"], "Timeout: the request body arrived at less than 1024 bytes per second");
     // A body that arrives in pieces is read.
     let body = json!({"metadata": {"name": "pieces"}}).to_string();
-    let mut pieces = unfinished(&alice, 1000, 1000 - body.len()).await;
+    let mut pieces = send_partial_body(&alice, 1000, 1000 - body.len()).await;
     for piece in body.as_bytes().chunks(10) {
         pieces.write_all(piece).await.unwrap();
         pieces.flush().await.unwrap();
     }
-    let (head, _) = answer(&mut pieces).await;
+    let (head, _) = read_answer(&mut pieces).await;
     assert!(head.starts_with("http/1.1 201"), "{head}");
 }
 
 #[tokio::test]
-async fn one_user_cannot_use_the_whole_body_budget() {
+async fn request_bodies_of_a_single_user_cannot_use_the_whole_body_budget() {
     const LARGE: usize = 3 * 1024 * 1024;
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, bob) = alice_and_bob(&admin).await;
     // The share of a single user: half of 256 MiB.
-    let mut held = vec![unfinished(&alice, LARGE, 2 * 1024 * 1024).await];
+    let mut held = vec![send_partial_body(&alice, LARGE, 2 * 1024 * 1024).await];
     for _ in 0..42 {
-        held.push(unfinished(&alice, LARGE, LARGE - 1).await);
+        held.push(send_partial_body(&alice, LARGE, LARGE - 1).await);
     }
     eventually(SOON, async || match metric(&admin, "apiserver_request_body_bytes", "").await {
         Some(bytes) if bytes >= 128.0 * 1024.0 * 1024.0 => Ok(()),
@@ -122,8 +122,8 @@ async fn one_user_cannot_use_the_whole_body_budget() {
     })
     .await
     .unwrap();
-    let mut refused = unfinished(&alice, LARGE, 0).await;
-    let (head, status) = answer(&mut refused).await;
+    let mut refused = send_partial_body(&alice, LARGE, 0).await;
+    let (head, status) = read_answer(&mut refused).await;
     assert!(head.starts_with("http/1.1 429") && head.contains("retry-after: 1"), "{head}");
     assert_eq!(status["reason"], "TooManyRequests");
     // Other users can send an equally large body.

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A server that is started without waiting for readiness.
-struct Started {
+struct StartedServer {
     _child: Child,
     client: Client,
     home: TempDir,
@@ -32,7 +32,7 @@ fn configure(home: &Path, plugin: &str, kind: &str) -> String {
     format!("--admission-control-config-file={}", file.display())
 }
 
-fn start(home: TempDir, flags: &[&str]) -> Started {
+fn start(home: TempDir, flags: &[&str]) -> StartedServer {
     write_private(&home.path().join("tokens.csv"), TOKENS).unwrap();
     let (port, guard) = free_port().unwrap();
     drop(guard);
@@ -55,16 +55,16 @@ fn start(home: TempDir, flags: &[&str]) -> Started {
         .unwrap();
     let url = format!("https://127.0.0.1:{port}");
     let client = Client::new(&url, Trust::Anything, Credentials::Token(ADMIN_TOKEN.into())).unwrap();
-    Started { _child: child, client, home }
+    StartedServer { _child: child, client, home }
 }
 
-impl Started {
+impl StartedServer {
     fn log(&self) -> String {
         std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default()
     }
 
     /// Repeats the request until it gets this status code.
-    async fn answers(&self, client: &Client, path: &str, code: u16) -> String {
+    async fn wait_for_status_code(&self, client: &Client, path: &str, code: u16) -> String {
         eventually(PATIENCE, async || {
             let answer = client.get(path).await?;
             if answer.code == code {
@@ -114,8 +114,8 @@ async fn a_policy_that_denies_bootstrap_objects_is_reported_until_it_is_removed(
     let check = "poststarthook/bootstrap-controller";
 
     // It serves requests and is alive, but not ready.
-    server.answers(admin, "/livez", 200).await;
-    server.answers(admin, "/readyz", 500).await;
+    server.wait_for_status_code(admin, "/livez", 200).await;
+    server.wait_for_status_code(admin, "/readyz", 500).await;
     eventually(PATIENCE, async || {
         let page = admin.get("/readyz?verbose").await?.text();
         let words =
@@ -135,17 +135,17 @@ async fn a_policy_that_denies_bootstrap_objects_is_reported_until_it_is_removed(
     for token in [None, Some("bobtoken")] {
         let other = admin.as_token(token);
         for path in ["/readyz", "/readyz?verbose"] {
-            let page = server.answers(&other, path, 500).await;
+            let page = server.wait_for_status_code(&other, path, 500).await;
             assert!(page.contains(check) && page.contains("reason withheld"), "{page}");
             assert!(!page.contains("no-services") && !page.contains("/api/v1"), "{page}");
         }
-        let page = server.answers(&other, &format!("/readyz/{check}?verbose"), 403).await;
+        let page = server.wait_for_status_code(&other, &format!("/readyz/{check}?verbose"), 403).await;
         assert!(!page.contains("no-services"), "{page}");
     }
 
     // Without the policy, bootstrap continues, and the service gets its address.
     std::fs::remove_file(&policy).unwrap();
-    server.answers(admin, "/readyz", 200).await;
+    server.wait_for_status_code(admin, "/readyz", 200).await;
     let service = accepts(admin.get("/api/v1/namespaces/default/services/kubernetes").await).unwrap();
     assert_eq!(service["spec"]["clusterIP"], "10.0.0.1");
 }
@@ -172,10 +172,10 @@ async fn a_webhook_that_never_answers_does_not_delay_the_start() {
     let began = Instant::now();
     let server = start(home, &[&flag]);
     let admin = &server.client;
-    server.answers(admin, "/livez", 200).await;
+    server.wait_for_status_code(admin, "/livez", 200).await;
     // Less than one webhook timeout: the start did not wait for it.
     assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
-    server.answers(admin, "/readyz", 500).await;
+    server.wait_for_status_code(admin, "/readyz", 500).await;
 
     // Missing roles grant nothing: alice cannot read discovery yet.
     let alice = admin.as_token(Some("alicetoken"));
@@ -185,7 +185,7 @@ async fn a_webhook_that_never_answers_does_not_delay_the_start() {
     // Without the webhook, all objects are written as soon as pending calls end.
     std::fs::remove_file(&file).unwrap();
     drop(silent);
-    server.answers(admin, "/readyz", 200).await;
+    server.wait_for_status_code(admin, "/readyz", 200).await;
     accepts(alice.get("/apis").await).unwrap();
 }
 
@@ -215,17 +215,18 @@ async fn serve_and_up_start_and_name_what_denies_bootstrap_objects() {
     let (port, _guard) = free_port().unwrap();
     let policy = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyConfiguration");
     let webhook = ("ValidatingAdmissionWebhook", "WebhookAdmissionConfiguration");
-    let webhook_for =
-        |group, resources| starts_despite(webhook, webhook_down(port, group, resources), "down.example.com");
+    let webhook_for = |group, resources| {
+        check_start_despite_denial(webhook, webhook_down(port, group, resources), "down.example.com")
+    };
     tokio::join!(
-        starts_despite(policy, owner_label(), "owner-label.static.k8s.io"),
-        starts_despite(policy, no_services(), "no-services.static.k8s.io"),
+        check_start_despite_denial(policy, owner_label(), "owner-label.static.k8s.io"),
+        check_start_despite_denial(policy, no_services(), "no-services.static.k8s.io"),
         webhook_for("", "namespaces"),
         webhook_for("*", "*/*"),
     );
 }
 
-async fn starts_despite((plugin, kind): (&str, &str), manifest: String, name: &str) {
+async fn check_start_despite_denial((plugin, kind): (&str, &str), manifest: String, name: &str) {
     let home = tempfile::tempdir().unwrap();
     let flag = configure(home.path(), plugin, kind);
     let folder = home.path().join("static");
@@ -233,7 +234,7 @@ async fn starts_despite((plugin, kind): (&str, &str), manifest: String, name: &s
     let up = Server::up_with(&["--policies", folder.to_str().unwrap()]).await.unwrap();
     let serve = start(home, &[&flag]);
     let up_client = up.client().unwrap();
-    serve.answers(&serve.client, "/livez", 200).await;
+    serve.wait_for_status_code(&serve.client, "/livez", 200).await;
     for client in [&serve.client, &up_client] {
         eventually(PATIENCE, async || {
             let page = client.get("/readyz?verbose").await?;
@@ -248,6 +249,6 @@ async fn starts_despite((plugin, kind): (&str, &str), manifest: String, name: &s
         assert!(log.contains(name), "{name} is not in the log\n{log}");
     }
     std::fs::remove_file(folder.join("manifest.yaml")).unwrap();
-    serve.answers(&serve.client, "/readyz", 200).await;
-    serve.answers(&up_client, "/readyz", 200).await;
+    serve.wait_for_status_code(&serve.client, "/readyz", 200).await;
+    serve.wait_for_status_code(&up_client, "/readyz", 200).await;
 }

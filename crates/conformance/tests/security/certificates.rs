@@ -41,7 +41,7 @@ fn request(organization: DnValue, name: DnValue) -> String {
 }
 
 /// Two requests in one text: a lax reader takes the first, and Go, which does not accept its end, the second.
-fn disguised(harmless: &str, wanted: &str) -> String {
+fn two_requests_in_one_text(harmless: &str, wanted: &str) -> String {
     format!("{}{wanted}", harmless.replace("-----END", " -----END"))
 }
 
@@ -77,7 +77,7 @@ async fn system_masters_cannot_be_requested_in_any_encoding() {
         ("bmp", request(bmp("system:masters"), utf8("root"))),
         ("bmp-with-terminator", request(bmp("system:masters\0"), utf8("root"))),
         ("teletex", request(DnValue::TeletexString("system:masters".try_into().unwrap()), utf8("root"))),
-        ("indented-end", disguised(&harmless, &masters)),
+        ("indented-end", two_requests_in_one_text(&harmless, &masters)),
         ("end-in-a-line", harmless.replace("\n-----END", "-----END") + &masters),
         ("begin-in-a-line", format!("x{harmless}{masters}")),
     ] {
@@ -167,7 +167,7 @@ async fn a_node_may_request_only_its_own_certificate() {
     let own = request(utf8("system:nodes"), utf8("system:node:one"));
     let other = request(utf8("system:nodes"), utf8("system:node:two"));
     accepts(ask("own", &own).await).unwrap();
-    for (name, pem) in [("other", other.clone()), ("disguised", disguised(&own, &other))] {
+    for (name, pem) in [("other", other.clone()), ("disguised", two_requests_in_one_text(&own, &other))] {
         let status = rejects(ask(name, &pem).await, 403, "Forbidden").unwrap();
         let words = "can only create a node CSR with CN=system:node:one";
         assert!(message(&status).ends_with(words), "{name}: {status}");
@@ -230,7 +230,7 @@ fn rfc3339(seconds: i64) -> String {
 }
 
 /// Stores a request with this name and status.
-async fn stored(client: &Client, name: &str, status: Value) -> Value {
+async fn request_with_status(client: &Client, name: &str, status: Value) -> Value {
     let mut stored = accepts(client.get(&format!("{POD_REQUESTS}/{name}")).await).unwrap();
     stored["status"] = status;
     stored
@@ -277,7 +277,7 @@ async fn issuing_and_denying_pod_certificates_needs_permission_to_sign() {
     for (name, status) in [("issued", issued), ("denied", denied)] {
         accepts(alice.post(POD_REQUESTS, &PodRequest::object(name, &pod.stub())).await).unwrap();
         let at = format!("{POD_REQUESTS}/{name}/status");
-        let mut object = stored(&admin, name, status).await;
+        let mut object = request_with_status(&admin, name, status).await;
         let refused = rejects(alice.json(Method::PUT, &at, &object).await, 422, "Invalid").unwrap();
         let words = format!(
             "PodCertificateRequest.certificates.k8s.io \"{name}\" is invalid: spec.signerName: Forbidden: \
@@ -288,9 +288,13 @@ async fn issuing_and_denying_pod_certificates_needs_permission_to_sign() {
         object["spec"]["signerName"] = json!("other.example.org/signer");
         rejects(alice.json(Method::PUT, &at, &object).await, 422, "Invalid").unwrap();
         // A status update without a change needs no permission.
-        accepts(alice.json(Method::PUT, &at, &stored(&admin, name, json!({})).await).await).unwrap();
-        accepts(bob.json(Method::PUT, &at, &stored(&admin, name, object["status"].clone()).await).await)
+        accepts(alice.json(Method::PUT, &at, &request_with_status(&admin, name, json!({})).await).await)
             .unwrap();
+        accepts(
+            bob.json(Method::PUT, &at, &request_with_status(&admin, name, object["status"].clone()).await)
+                .await,
+        )
+        .unwrap();
     }
     let listed = accepts(admin.get(&format!("{GROUP}/podcertificaterequests")).await).unwrap();
     assert_eq!(listed["items"][0]["status"]["conditions"][0]["type"], "Denied");
@@ -329,12 +333,12 @@ async fn an_issued_chain_must_match_the_requested_key_and_validity() {
         ),
         (status("none"), "issued certificate chain must contain at least one certificate".to_owned()),
     ] {
-        let object = stored(&client, "r", status).await;
+        let object = request_with_status(&client, "r", status).await;
         let refused = client.json(Method::PUT, &format!("{POD_REQUESTS}/r/status"), &object).await;
         let refused = rejects(refused, 422, "Invalid").unwrap_or_else(|problem| panic!("{words}: {problem}"));
         assert!(message(&refused).ends_with(&words), "{words}: {refused}");
     }
-    let object = stored(&client, "r", status(&good)).await;
+    let object = request_with_status(&client, "r", status(&good)).await;
     accepts(client.json(Method::PUT, &format!("{POD_REQUESTS}/r/status"), &object).await).unwrap();
 }
 
@@ -373,7 +377,7 @@ async fn a_pod_certificate_request_proves_possession_of_a_strong_key() {
 }
 
 /// The status line of the answer to a request with these unescaped header lines.
-async fn answer(client: &Client, headers: &[&[u8]]) -> String {
+async fn status_line_for_headers(client: &Client, headers: &[&[u8]]) -> String {
     let mut stream = client.tls_stream().await.unwrap();
     let mut request = b"GET /api HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n".to_vec();
     for header in headers {
@@ -406,11 +410,14 @@ async fn malformed_identity_headers_do_not_fall_back_to_the_proxy_user() {
     let front = authority.client(&server, "front", "system:masters");
 
     // The proxy itself, and on behalf of a user whose name is not ASCII.
-    assert!(answer(&front, &[]).await.contains(" 200 "));
+    assert!(status_line_for_headers(&front, &[]).await.contains(" 200 "));
     assert!(
-        answer(&front, &["x-remote-user: zoë".as_bytes(), b"x-remote-group: system:masters"])
-            .await
-            .contains(" 200 ")
+        status_line_for_headers(
+            &front,
+            &["x-remote-user: zoë".as_bytes(), b"x-remote-group: system:masters"]
+        )
+        .await
+        .contains(" 200 ")
     );
     let name: &[u8] = b"x-remote-user: alice";
     let unreadable: [&[&[u8]]; 4] = [
@@ -420,11 +427,11 @@ async fn malformed_identity_headers_do_not_fall_back_to_the_proxy_user() {
         &[name, b"x-remote-group: system:masters", b"x-remote-extra-scopes: \xc3"],
     ];
     for headers in unreadable {
-        let line = answer(&front, headers).await;
+        let line = status_line_for_headers(&front, headers).await;
         assert!(line.contains(" 401 "), "{line}");
     }
     // A malformed token does not fall back to anonymous access either.
     let anonymous = Client::new(&server.url, Trust::Anything, Credentials::None).unwrap();
-    let line = answer(&anonymous, &[b"authorization: Bearer \xff"]).await;
+    let line = status_line_for_headers(&anonymous, &[b"authorization: Bearer \xff"]).await;
     assert!(line.contains(" 401 "), "{line}");
 }

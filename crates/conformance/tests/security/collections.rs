@@ -29,7 +29,7 @@ async fn deny(client: &Client, policy: &Value, binding: &Value) {
 }
 
 /// `guarded` cannot be deleted, neither alone nor with its collection; `free` is deleted with its collection.
-async fn is_guarded(client: &Client) {
+async fn check_guarded_deletions(client: &Client) {
     for name in ["free", "guarded"] {
         let map = json!({"metadata": {"name": name, "labels": {"for": name}}});
         accepts(client.post(MAPS, &map).await).unwrap();
@@ -50,7 +50,7 @@ async fn a_policy_for_a_name_denies_deleting_it_in_a_collection() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     deny(&client, &rule(&["guarded"]), &rule(&[])).await;
-    is_guarded(&client).await;
+    check_guarded_deletions(&client).await;
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn a_binding_for_a_name_denies_deleting_it_in_a_collection() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     deny(&client, &rule(&[]), &rule(&["guarded"])).await;
-    is_guarded(&client).await;
+    check_guarded_deletions(&client).await;
 }
 
 #[tokio::test]
@@ -75,5 +75,5 @@ async fn webhooks_are_called_for_each_object_of_a_deleted_collection() {
         "rules": [rule(&[])], "clientConfig": {"url": webhook.url("/"), "caBundle": webhook.ca_bundle}});
     let hooks = json!({"metadata": {"name": "guard"}, "webhooks": [hook]});
     accepts(client.post(&format!("{REGISTRATION}/validatingwebhookconfigurations"), &hooks).await).unwrap();
-    is_guarded(&client).await;
+    check_guarded_deletions(&client).await;
 }

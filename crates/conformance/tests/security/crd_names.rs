@@ -44,7 +44,7 @@ async fn conditions(client: &Client, plural: &str) -> (String, String) {
     (condition("NamesAccepted"), condition("Established"))
 }
 
-async fn becomes(client: &Client, plural: &str, wanted: (&str, &str)) {
+async fn wait_for_conditions(client: &Client, plural: &str, wanted: (&str, &str)) {
     eventually(PATIENCE, async || {
         let found = conditions(client, plural).await;
         if (found.0.as_str(), found.1.as_str()) == wanted {
@@ -58,7 +58,7 @@ async fn becomes(client: &Client, plural: &str, wanted: (&str, &str)) {
 }
 
 /// Claims the kind `Limit` in the status of a CRD, as a user with permission for the status can.
-async fn claim(client: &Client, plural: &str) {
+async fn claim_kind_in_status(client: &Client, plural: &str) {
     let condition = |kind: &str| {
         json!({"type": kind, "status": "True", "reason": "NoConflicts", "message": "",
             "lastTransitionTime": "2020-01-01T00:00:00Z"})
@@ -75,7 +75,7 @@ async fn a_status_that_claims_the_kind_of_another_crd_is_corrected_and_has_no_ef
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     accepts(client.post(CRDS, &crd("limits", "Limit")).await).unwrap();
-    becomes(&client, "limits", ("True", "True")).await;
+    wait_for_conditions(&client, "limits", ("True", "True")).await;
 
     let limit = |strict: bool| json!({"apiVersion": "rules.example.com/v1", "kind": "Limit", "metadata": {"name": "main"}, "strict": strict});
     eventually(PATIENCE, async || accepts(client.post(&objects("limits"), &limit(true)).await))
@@ -99,17 +99,17 @@ async fn a_status_that_claims_the_kind_of_another_crd_is_corrected_and_has_no_ef
     // Names that sort before and after the CRD whose kind is claimed.
     for attacker in ["alimits", "zlimits"] {
         accepts(client.post(CRDS, &crd(attacker, "Limit")).await).unwrap();
-        becomes(&client, attacker, ("False", "False")).await;
-        claim(&client, attacker).await;
+        wait_for_conditions(&client, attacker, ("False", "False")).await;
+        claim_kind_in_status(&client, attacker).await;
         // The claimed kind is never served from the other CRD.
         assert_eq!(client.post(&objects(attacker), &limit(false)).await.unwrap().code, 404, "{attacker}");
         is_denied().await.unwrap();
-        becomes(&client, attacker, ("False", "False")).await;
+        wait_for_conditions(&client, attacker, ("False", "False")).await;
         is_denied().await.unwrap();
     }
-    becomes(&client, "limits", ("True", "True")).await;
+    wait_for_conditions(&client, "limits", ("True", "True")).await;
     // The kind is free when its CRD is deleted.
     accepts(client.delete(&format!("{CRDS}/zlimits.rules.example.com")).await).unwrap();
     accepts(client.delete(&format!("{CRDS}/limits.rules.example.com")).await).unwrap();
-    becomes(&client, "alimits", ("True", "True")).await;
+    wait_for_conditions(&client, "alimits", ("True", "True")).await;
 }

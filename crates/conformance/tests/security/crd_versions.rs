@@ -28,7 +28,7 @@ async fn define(admin: &Client, plural: &str, versions: usize) {
     eventually(SOON, async || accepts(admin.get(&last).await)).await.unwrap();
 }
 
-async fn on_the_lane(admin: &Client) -> f64 {
+async fn heavy_lane_requests(admin: &Client) -> f64 {
     metric(admin, "portcullis_large_requests_total", "").await.unwrap()
 }
 
@@ -37,14 +37,14 @@ async fn discovery_of_many_versions_runs_on_the_heavy_lane() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     define(&admin, "few", 2).await;
-    let before = on_the_lane(&admin).await;
+    let before = heavy_lane_requests(&admin).await;
     accepts(admin.get("/apis").await).unwrap();
-    assert!(on_the_lane(&admin).await <= before, "two versions are not many");
+    assert!(heavy_lane_requests(&admin).await <= before, "two versions are not many");
     define(&admin, "many", 200).await;
     for path in ["/apis", "/", "/apis/many.example.com", "/apis/many.example.com/v7"] {
-        let before = on_the_lane(&admin).await;
+        let before = heavy_lane_requests(&admin).await;
         assert_eq!(admin.get(path).await.unwrap().code, 200, "{path}");
-        assert!(on_the_lane(&admin).await > before, "{path}");
+        assert!(heavy_lane_requests(&admin).await > before, "{path}");
     }
 }
 

@@ -41,11 +41,11 @@ async fn http2(
     let (mut sender, connection) =
         http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     let ends = tokio::spawn(connection);
-    assert_eq!(ask(&mut sender, authority).await.unwrap(), 200);
+    assert_eq!(get_livez(&mut sender, authority).await.unwrap(), 200);
     (sender, ends)
 }
 
-async fn ask(sender: &mut http2::SendRequest<Empty<Bytes>>, authority: &str) -> hyper::Result<u16> {
+async fn get_livez(sender: &mut http2::SendRequest<Empty<Bytes>>, authority: &str) -> hyper::Result<u16> {
     let request = http::Request::get(format!("https://{authority}/livez")).body(Empty::new()).unwrap();
     let response = sender.send_request(request).await?;
     let code = response.status().as_u16();
@@ -88,7 +88,7 @@ async fn idle_connections_are_closed_for_new_clients() {
         let event = watch.within(SOON).await.unwrap().unwrap();
         assert!(["ADDED", "BOOKMARK"].contains(&event["type"].as_str().unwrap()), "{event}");
     }
-    assert_eq!(ask(&mut elsewhere, &authority).await.unwrap(), 200);
+    assert_eq!(get_livez(&mut elsewhere, &authority).await.unwrap(), 200);
     assert_eq!(metric(&admin, "process_max_fds", "").await, Some(400.0));
     assert_eq!(metric(&admin, "apiserver_connections_limit", "").await, Some(300.0));
     assert!(metric(&admin, "apiserver_connections_open", "").await.unwrap() <= 300.0);

@@ -8,7 +8,7 @@ use crate::callers::SOON;
 
 const DEVICES: &str = "/apis/resource.k8s.io/v1";
 
-async fn cluster(admin: &Client) {
+async fn create_node_and_devices(admin: &Client) {
     let resources = json!({"cpu": "4", "memory": "8Gi", "pods": "100"});
     let node =
         json!({"metadata": {"name": "n"}, "status": {"allocatable": resources, "capacity": resources}});
@@ -45,7 +45,7 @@ async fn create(admin: &Client, namespace: &str, name: &str, selectors: &[String
 }
 
 /// The node of a pod, or the reason why it has none.
-async fn placed(admin: &Client, namespace: &str, name: &str) -> Result<String, String> {
+async fn wait_for_scheduling(admin: &Client, namespace: &str, name: &str) -> Result<String, String> {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     eventually(SOON * 4, async || {
         let pod = accepts(admin.get(&path).await)?;
@@ -70,10 +70,10 @@ async fn expensive_selectors_fail_without_delaying_other_pods() {
     let server =
         Server::serve(&["--enable-scheduler", "--disable-admission-plugins=ServiceAccount"]).await.unwrap();
     let admin = server.client().unwrap();
-    cluster(&admin).await;
+    create_node_and_devices(&admin).await;
     let ordinary = ["device.driver == 'gpu.example.com'".to_owned()];
     create(&admin, "default", "ordinary", &ordinary).await;
-    assert_eq!(placed(&admin, "default", "ordinary").await, Ok("n".to_owned()));
+    assert_eq!(wait_for_scheduling(&admin, "default", "ordinary").await, Ok("n".to_owned()));
 
     // Each selector is within its limit; all of them for all devices are not. The last one selects no device.
     let items = vec!["1"; 120].join(",");
@@ -81,10 +81,10 @@ async fn expensive_selectors_fail_without_delaying_other_pods() {
         (0..16).map(|number| format!("[{items}].all(x, [{items}].all(y, x + y > -{number}))")).collect();
     costly.push("device.driver == 'none'".to_owned());
     create(&admin, "default", "allowed", &costly[15..]).await;
-    let why = placed(&admin, "default", "allowed").await.unwrap_err();
+    let why = wait_for_scheduling(&admin, "default", "allowed").await.unwrap_err();
     assert_eq!(why, "0/1 nodes are available: 1 cannot allocate all claims.");
     create(&admin, "default", "too-costly", &costly).await;
-    let why = placed(&admin, "default", "too-costly").await.unwrap_err();
+    let why = wait_for_scheduling(&admin, "default", "too-costly").await.unwrap_err();
     assert!(why.contains("costs too much"), "{why}");
     eventually(SOON, async || {
         let events = accepts(admin.get("/api/v1/namespaces/default/events").await)?;
@@ -101,8 +101,8 @@ async fn expensive_selectors_fail_without_delaying_other_pods() {
 
     // Claims of other namespaces are allocated, and pods without claims are scheduled.
     create(&admin, "other", "ordinary", &ordinary).await;
-    assert_eq!(placed(&admin, "other", "ordinary").await, Ok("n".to_owned()));
+    assert_eq!(wait_for_scheduling(&admin, "other", "ordinary").await, Ok("n".to_owned()));
     let plain = json!({"metadata": {"name": "plain"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     accepts(admin.post("/api/v1/namespaces/default/pods", &plain).await).unwrap();
-    assert_eq!(placed(&admin, "default", "plain").await, Ok("n".to_owned()));
+    assert_eq!(wait_for_scheduling(&admin, "default", "plain").await, Ok("n".to_owned()));
 }

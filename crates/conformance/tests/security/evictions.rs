@@ -15,7 +15,7 @@ async fn put_status(client: &Client, path: &str, status: &Value) {
 }
 
 /// A pod in a phase, and a budget that allows its eviction.
-async fn prepare(client: &Client, name: &str, phase: &str) {
+async fn create_pod_and_budget(client: &Client, name: &str, phase: &str) {
     accepts(
         client.post("/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": name}})).await,
     )
@@ -47,7 +47,7 @@ async fn deny_deletion(client: &Client, names: &[&str]) {
         .unwrap();
 }
 
-async fn stored(client: &Client, name: &str) -> [Value; 2] {
+async fn pod_and_budget(client: &Client, name: &str) -> [Value; 2] {
     let pod = accepts(client.get(&format!("{PODS}/{name}")).await).unwrap();
     [pod, accepts(client.get(&format!("{BUDGETS}/{name}")).await).unwrap()]
 }
@@ -61,25 +61,25 @@ async fn a_denied_eviction_and_a_dry_run_write_nothing() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     for (name, phase) in [("kept", "Running"), ("pending", "Pending"), ("free", "Running")] {
-        prepare(&client, name, phase).await;
+        create_pod_and_budget(&client, name, phase).await;
     }
     deny_deletion(&client, &["kept", "pending"]).await;
     for name in ["kept", "pending"] {
-        let before = stored(&client, name).await;
+        let before = pod_and_budget(&client, name).await;
         for query in ["", "?dryRun=All"] {
             let path = format!("{PODS}/{name}/eviction{query}");
             let status =
                 rejects(client.post(&path, &eviction(name, &json!({}))).await, 422, "Invalid").unwrap();
             assert!(status["message"].as_str().unwrap().contains("it stays"), "{status}");
         }
-        assert_eq!(stored(&client, name).await, before, "{name}");
+        assert_eq!(pod_and_budget(&client, name).await, before, "{name}");
     }
 
-    let before = stored(&client, "free").await;
+    let before = pod_and_budget(&client, "free").await;
     let path = format!("{PODS}/free/eviction");
     accepts(client.post(&format!("{path}?dryRun=All"), &eviction("free", &json!({}))).await).unwrap();
     accepts(client.post(&path, &eviction("free", &json!({"dryRun": ["All"]}))).await).unwrap();
-    assert_eq!(stored(&client, "free").await, before);
+    assert_eq!(pod_and_budget(&client, "free").await, before);
 
     accepts(client.post(&path, &eviction("free", &json!({"gracePeriodSeconds": 0}))).await).unwrap();
     rejects(client.get(&format!("{PODS}/free")).await, 404, "NotFound").unwrap();

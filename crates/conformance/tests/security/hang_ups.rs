@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Answers only discovery requests.
-fn silent(received: &Received) -> ExtensionReply {
+fn answer_only_discovery(received: &Received) -> ExtensionReply {
     match received.path() {
         "/apis/silent.example.com/v1" => ExtensionReply::Json(
             200,
@@ -35,7 +35,7 @@ async fn a_request_whose_client_disconnects_is_recorded_until_its_end() {
     .await
     .unwrap();
     let admin = server.client().unwrap();
-    let extension = Extension::start("silent.default.svc", None, silent).await.unwrap();
+    let extension = Extension::start("silent.default.svc", None, answer_only_discovery).await.unwrap();
     extension.register(&admin, "silent", "silent.example.com").await.unwrap();
     let stages = |id: &str| -> Vec<(String, Value)> {
         let text = std::fs::read_to_string(&log).unwrap();

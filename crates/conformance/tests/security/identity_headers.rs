@@ -65,7 +65,7 @@ fn things(received: &Received) -> ExtensionReply {
 }
 
 /// A server with custom names for front proxy headers, and an aggregated API server that records requests.
-async fn behind() -> (TempDir, Server, Client, Extension) {
+async fn start_with_extension() -> (TempDir, Server, Client, Extension) {
     let folder = TempDir::new().unwrap();
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -88,7 +88,7 @@ async fn behind() -> (TempDir, Server, Client, Extension) {
 }
 
 /// The identity headers of a request, as a CGI-style server reads them.
-fn identity(headers: &HeaderMap) -> Vec<(String, String)> {
+fn identity_headers_of(headers: &HeaderMap) -> Vec<(String, String)> {
     let names: Vec<String> = IDENTITY.iter().map(|name| as_variable(name)).collect();
     let mut found: Vec<(String, String)> = headers
         .iter()
@@ -119,7 +119,7 @@ fn administrator() -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn aggregated_servers_get_no_identity_header_of_a_client_in_any_spelling() {
-    let (_folder, _server, client, extension) = behind().await;
+    let (_folder, _server, client, extension) = start_with_extension().await;
     let claimed = spellings();
     assert!(claimed.len() > 150, "{claimed:?}");
     // Headers with only similar names are forwarded.
@@ -136,13 +136,13 @@ async fn aggregated_servers_get_no_identity_header_of_a_client_in_any_spelling()
         for name in passing {
             assert_eq!(received.all(name), ["mine"], "{name}");
         }
-        assert_eq!(identity(&received.headers), administrator());
+        assert_eq!(identity_headers_of(&received.headers), administrator());
         assert!(!format!("{:?}", received.headers).contains("somebody-else"), "{:?}", received.headers);
     }
 }
 
 /// Sends a request as bytes and reads the head of its answer.
-async fn raw(client: &Client, head: &str, body: &str) -> String {
+async fn send_raw(client: &Client, head: &str, body: &str) -> String {
     let mut stream = client.tls_stream().await.unwrap();
     let token = client.token().unwrap();
     let head = format!("{head}Host: x\r\nAuthorization: Bearer {token}\r\n");
@@ -156,7 +156,7 @@ async fn raw(client: &Client, head: &str, body: &str) -> String {
 
 #[tokio::test]
 async fn upgrades_and_trailers_carry_no_identity_of_a_client() {
-    let (_folder, _server, client, extension) = behind().await;
+    let (_folder, _server, client, extension) = start_with_extension().await;
     for (number, claimed) in spellings().chunks(AT_ONCE).enumerate() {
         let claimed: Vec<String> = claimed.iter().map(|name| format!("{name}: somebody-else\r\n")).collect();
         let claimed = claimed.concat();
@@ -164,11 +164,11 @@ async fn upgrades_and_trailers_carry_no_identity_of_a_client() {
         let head = format!(
             "POST {path} HTTP/1.1\r\nConnection: Upgrade, X-Remote-User\r\nUpgrade: SPDY/3.1\r\n{claimed}Content-Length: 0\r\n"
         );
-        let answer = raw(&client, &head, "").await;
+        let answer = send_raw(&client, &head, "").await;
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
         let received = extension.received_for_others();
         let received = received.iter().find(|received| received.path() == path).unwrap();
-        assert_eq!(identity(&received.headers), administrator());
+        assert_eq!(identity_headers_of(&received.headers), administrator());
         assert!(!format!("{:?}", received.headers).contains("somebody-else"), "{:?}", received.headers);
 
         let path = format!("{THINGS}/{number}");
@@ -177,19 +177,19 @@ async fn upgrades_and_trailers_carry_no_identity_of_a_client() {
         );
         let body =
             format!("2\r\n{{}}\r\n0\r\nx-remote-user: somebody-else\r\nDigest: sha-256=x\r\n{claimed}\r\n");
-        let answer = raw(&client, &head, &body).await;
+        let answer = send_raw(&client, &head, &body).await;
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         let received = extension.received_for_others();
         let received = received.iter().find(|received| received.path() == path).unwrap();
-        assert_eq!(identity(&received.headers), administrator());
-        assert_eq!(identity(&received.trailers), []);
+        assert_eq!(identity_headers_of(&received.headers), administrator());
+        assert_eq!(identity_headers_of(&received.trailers), []);
         assert_eq!(received.trailers.get("digest").map(HeaderValue::as_bytes), Some(&b"sha-256=x"[..]));
     }
 }
 
 #[tokio::test]
 async fn paths_that_an_aggregated_server_could_normalise_are_not_forwarded() {
-    let (_folder, _server, client, extension) = behind().await;
+    let (_folder, _server, client, extension) = start_with_extension().await;
     accepts(client.get(&format!("{THINGS}/one")).await).unwrap();
     accepts(client.get(&format!("{THINGS}/")).await).unwrap();
     let before = extension.received_for_others().len();
@@ -215,7 +215,7 @@ async fn paths_that_an_aggregated_server_could_normalise_are_not_forwarded() {
 
 #[tokio::test]
 async fn upgrades_to_http_2_are_not_forwarded() {
-    let (_folder, _server, client, extension) = behind().await;
+    let (_folder, _server, client, extension) = start_with_extension().await;
     for (number, (protocol, passes)) in [
         ("h2c", false),
         ("h2c, websocket", false),

@@ -10,7 +10,7 @@ const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// The number of requests that moved to the heavy lane.
-async fn on_the_lane(admin: &Client) -> i64 {
+async fn heavy_lane_requests(admin: &Client) -> i64 {
     let count = metric(admin, "portcullis_large_requests_total", "").await.unwrap_or(0.0);
     format!("{count}").parse().unwrap()
 }
@@ -42,31 +42,31 @@ async fn large_answers_are_encoded_on_the_heavy_lane() {
         ("/openapi/v2", ("accept-encoding", "gzip")),
     ];
     for (path, header) in cases {
-        let before = on_the_lane(&admin).await;
+        let before = heavy_lane_requests(&admin).await;
         let answer = admin.send(Method::GET, path, &[*header], bytes::Bytes::new()).await.unwrap();
         assert_eq!(answer.code, 200, "{path}");
-        assert_eq!(on_the_lane(&admin).await, before + 1, "{path} {header:?}");
+        assert_eq!(heavy_lane_requests(&admin).await, before + 1, "{path} {header:?}");
     }
     // A watch with tables encodes each large object on the lane.
-    let before = on_the_lane(&admin).await;
+    let before = heavy_lane_requests(&admin).await;
     let mut watch = admin.events(&format!("{MAPS}?watch=1"), &[("accept", TABLE)]).await.unwrap();
     let event = watch.within(SOON).await.unwrap().unwrap();
     assert_eq!(event["object"]["kind"], "Table");
-    eventually(SOON, async || match on_the_lane(&admin).await {
+    eventually(SOON, async || match heavy_lane_requests(&admin).await {
         count if count == before + 4 => Ok(()),
         count => Err(Problem::new(format!("{count} instead of four more than {before}"))),
     })
     .await
     .unwrap();
     // Answers that are sent as stored, and small ones, stay on the normal threads.
-    let before = on_the_lane(&admin).await;
+    let before = heavy_lane_requests(&admin).await;
     for (path, accept) in
         [(MAPS, "application/json"), (&one, "application/json"), ("/api/v1/namespaces/default", TABLE)]
     {
         let answer = admin.send(Method::GET, path, &[("accept", accept)], bytes::Bytes::new()).await.unwrap();
         assert_eq!(answer.code, 200, "{path}");
     }
-    assert_eq!(on_the_lane(&admin).await, before);
+    assert_eq!(heavy_lane_requests(&admin).await, before);
 }
 
 #[tokio::test]
@@ -86,10 +86,10 @@ async fn rules_of_large_roles_are_listed_on_the_heavy_lane() {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user}});
         accepts(admin.post(&format!("{RBAC}/rolebindings"), &binding).await).unwrap();
         let client = admin.as_token(Some(&format!("{user}token")));
-        let before = on_the_lane(&admin).await;
+        let before = heavy_lane_requests(&admin).await;
         let review = accepts(client.post(REVIEWS, &json!({"spec": {"namespace": "default"}})).await).unwrap();
         let listed = review["status"]["resourceRules"].as_array().unwrap();
         assert!(listed.iter().any(|rule| rule["resourceNames"].as_array().is_some_and(|n| n.len() == count)));
-        assert_eq!(on_the_lane(&admin).await > before, is_large, "{user}");
+        assert_eq!(heavy_lane_requests(&admin).await > before, is_large, "{user}");
     }
 }

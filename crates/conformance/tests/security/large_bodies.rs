@@ -24,7 +24,7 @@ fn pod(spec: &Value) -> Value {
     pod
 }
 
-fn named(count: usize) -> Value {
+fn named_items(count: usize) -> Value {
     (0..count).map(|i| json!({"name": format!("n{i}")})).collect()
 }
 
@@ -35,9 +35,9 @@ fn long_lists() -> Vec<(&'static str, Value)> {
     let ports: Value =
         (0..50_000).map(|i| json!({"name": format!("n{i}"), "port": i % 60_000 + 1})).collect();
     vec![
-        (PODS, pod(&json!({"volumes": named(60_000)}))),
+        (PODS, pod(&json!({"volumes": named_items(60_000)}))),
         (PODS, pod(&json!({"containers": [{"name": "c", "image": "i", "env": env}]}))),
-        (PODS, pod(&json!({"imagePullSecrets": named(60_000)}))),
+        (PODS, pod(&json!({"imagePullSecrets": named_items(60_000)}))),
         (PODS, pod(&json!({"schedulingGates": gates}))),
         (
             "/api/v1/namespaces/default/services?dryRun=All",
@@ -103,7 +103,7 @@ async fn a_strategic_merge_of_a_long_list_is_answered() {
 }
 
 #[tokio::test]
-async fn errors_about_many_equal_terms_are_bounded() {
+async fn validation_errors_for_many_invalid_list_items_use_bounded_memory() {
     let server = Server::serve(&[]).await.unwrap();
     let terms: Value = (0..60_000).map(|_| json!({})).collect();
     let class =
@@ -144,7 +144,7 @@ fn bomb() -> Value {
 }
 
 #[tokio::test]
-async fn validation_of_alternatives_ends_with_the_request() {
+async fn schema_validation_of_alternatives_is_cancelled_with_its_request() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     define_alternatives(&client).await;
@@ -154,7 +154,7 @@ async fn validation_of_alternatives_ends_with_the_request() {
     let answer = answer.unwrap_or_else(|_| Err(Problem::new("the request was not answered")));
     let status = rejects(answer, 504, "Timeout").unwrap();
     assert_eq!(status["message"], "Timeout: request did not complete within the allotted timeout");
-    is_idle(&client, 1).await;
+    wait_until_idle(&client, 1).await;
 
     // Work ends when its client disconnects.
     let (leaving, body) = (server.client().unwrap(), bomb());
@@ -167,11 +167,11 @@ async fn validation_of_alternatives_ends_with_the_request() {
     .await
     .unwrap();
     request.abort();
-    is_idle(&client, 2).await;
+    wait_until_idle(&client, 2).await;
 }
 
 /// Waits until no large request is running and `cancelled` have been cancelled.
-async fn is_idle(client: &Client, cancelled: usize) {
+async fn wait_until_idle(client: &Client, cancelled: usize) {
     eventually(PATIENCE, async || {
         let metrics = client.get("/metrics").await?.text();
         let is_idle = metrics.contains("portcullis_large_requests_running 0\n")

@@ -13,7 +13,7 @@ async fn series(admin: &Client, word: &str) -> usize {
 }
 
 #[tokio::test]
-async fn texts_of_clients_do_not_become_metric_series() {
+async fn strings_sent_by_clients_do_not_become_metric_labels() {
     // The test stalls every request before routing, so that some of them time out.
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("policy.yaml");

@@ -28,7 +28,7 @@ fn claim(name: &str, selectors: usize, patterns: usize, pattern: &str) -> Value 
 }
 
 /// Whether an error names the limit.
-fn names_limit(status: &Value, limit: &str) {
+fn assert_names_limit(status: &Value, limit: &str) {
     let message = status["message"].as_str().unwrap();
     assert!(message.contains(&format!("{limit} units of work")), "{message:.500}");
 }
@@ -46,7 +46,7 @@ async fn patterns_in_selectors_of_a_claim_are_bounded() {
         (32, 8, r"[\\pL\\pN]{18}", "more than 5000000"),
     ] {
         let answer = client.post(CLAIMS, &claim("large", selectors, patterns, pattern)).await;
-        names_limit(&rejects(answer, 422, "Invalid").unwrap(), limit);
+        assert_names_limit(&rejects(answer, 422, "Invalid").unwrap(), limit);
     }
     accepts(client.post(CLAIMS, &claim("ordinary", 32, 20, ORDINARY)).await).unwrap();
     accepts(client.post(CLAIMS, &claim("unicode", 1, 5, r"^\\p{L}{1,63}$")).await).unwrap();
@@ -63,7 +63,7 @@ async fn patterns_of_a_schema_have_a_common_limit() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let large = crd("larges", &with_patterns(1000, r"[\pL\pN]{18}"));
-    names_limit(&rejects(client.post(CRDS, &large).await, 422, "Invalid").unwrap(), "5000000");
+    assert_names_limit(&rejects(client.post(CRDS, &large).await, 422, "Invalid").unwrap(), "5000000");
     let ordinary = crd("ordinaries", &with_patterns(1000, &ORDINARY.replace("\\\\", "\\")));
     accepts(client.post(CRDS, &ordinary).await).unwrap();
 }
@@ -95,7 +95,7 @@ async fn patterns_of_a_custom_resource_are_bounded_and_compiled_on_the_heavy_lan
     let matchers = define_matcher(&client).await;
     let large = matcher("large", (0..1000).map(|i| format!(r"q[\pL\pN]{{18}}x{i}")));
     let status = rejects(client.post(matchers, &large).await, 422, "Invalid").unwrap();
-    names_limit(&status, "500000");
+    assert_names_limit(&status, "500000");
     assert!(status["message"].as_str().unwrap().contains("self.patterns.all"), "{status}");
     accepts(client.post(matchers, &matcher("many", (0..500).map(|i| format!("^x{i}$")))).await).unwrap();
     let same = std::iter::repeat_n(r"^\pL{60}$".to_owned(), 1000);
@@ -122,6 +122,6 @@ async fn patterns_that_a_policy_takes_from_an_object_are_bounded() {
     let map = |name: &str, patterns: Vec<String>| json!({"metadata": {"name": name}, "data": {"patterns": patterns.join(",")}});
     let large = map("large", (0..100).map(|i| format!(r"q[\pL\pN]{{18}}x{i}")).collect());
     let status = rejects(client.post(maps, &large).await, 422, "Invalid").unwrap();
-    names_limit(&status, "500000");
+    assert_names_limit(&status, "500000");
     accepts(client.post(maps, &map("small", (0..100).map(|i| format!("^x{i}$")).collect())).await).unwrap();
 }

@@ -68,7 +68,7 @@ fn many_states() -> String {
 }
 
 /// Sends a request that would take minutes, with a timeout of one second.
-async fn is_cancelled_on_the_lane(client: &Client, path: &str, body: &Value) {
+async fn check_cancelled_on_the_heavy_lane(client: &Client, path: &str, body: &Value) {
     let [requests, cancelled] =
         ["requests_total", "requests_cancelled_total"].map(|n| format!("portcullis_large_{n}"));
     let before = [metric(client, &requests).await, metric(client, &cancelled).await];
@@ -94,7 +94,7 @@ async fn patterns_of_a_schema_with_many_states_are_matched_on_the_heavy_lane_unt
     let texts = define(&client, "texts", &json!({"type": "string", "allOf": patterns})).await;
     // Below the 64 KiB from which bodies count as large.
     let text = "ab".repeat(30_000);
-    is_cancelled_on_the_lane(&client, &texts, &object("texts", "long", &json!(text))).await;
+    check_cancelled_on_the_heavy_lane(&client, &texts, &object("texts", "long", &json!(text))).await;
     let before = lane_requests(&client).await;
     let status =
         rejects(client.post(&texts, &object("texts", "short", &json!("abab"))).await, 422, "Invalid")
@@ -124,7 +124,8 @@ async fn validation_with_many_steps_moves_to_the_heavy_lane() {
         accepts(patch).unwrap();
     }
     let endless = define(&client, "endless", &alternatives(100_000)).await;
-    is_cancelled_on_the_lane(&client, &endless, &object("endless", "x", &json!(vec![0; 20_000]))).await;
+    check_cancelled_on_the_heavy_lane(&client, &endless, &object("endless", "x", &json!(vec![0; 20_000])))
+        .await;
 }
 
 #[tokio::test]
@@ -157,7 +158,7 @@ async fn defaults_of_a_crd_are_validated_until_the_request_ends() {
         let items = json!({"type": "array", "default": vec![-1; count], "items": items});
         crd(name, &json!({"type": "object", "properties": {"list": items}}))
     };
-    is_cancelled_on_the_lane(&client, CRDS, &with_defaults("larges", 30_000)).await;
+    check_cancelled_on_the_heavy_lane(&client, CRDS, &with_defaults("larges", 30_000)).await;
     let status = rejects(client.post(CRDS, &with_defaults("wrongs", 3)).await, 422, "Invalid").unwrap();
     assert!(status["message"].as_str().unwrap().contains("(anyOf)"), "{status}");
     let right = json!({"type": "integer", "default": 1, "anyOf": [{"minimum": 2}, {"minimum": 1}]});
@@ -200,7 +201,7 @@ async fn large_schemas_are_compiled_on_the_heavy_lane_once() {
 }
 
 /// Whether an error names the limit.
-fn names_limit(status: &Value) {
+fn assert_names_limit(status: &Value) {
     let message = status["message"].as_str().unwrap();
     let limit = "matching the regular expressions of an evaluation takes more than 1000000 units of work";
     assert!(message.contains(limit), "{message:.1000}");
@@ -217,7 +218,7 @@ async fn matching_in_rules_of_a_crd_is_bounded() {
     accepts(client.post(&texts, &object("texts", "short", &json!("abab"))).await).unwrap();
     assert_eq!(lane_requests(&client).await, before);
     let long = object("texts", "long", &json!("ab".repeat(30_000)));
-    names_limit(&rejects(client.post(&texts, &long).await, 422, "Invalid").unwrap());
+    assert_names_limit(&rejects(client.post(&texts, &long).await, 422, "Invalid").unwrap());
     assert!(lane_requests(&client).await > before);
 }
 
@@ -243,7 +244,7 @@ async fn matching_in_policies_is_bounded() {
     let client = server.client().unwrap();
     enforce(&client, &json!([{"expression": format!("!object.data.text.matches('{}')", many_states())}]))
         .await;
-    names_limit(
+    assert_names_limit(
         &rejects(client.post(MAPS, &map("long", &"ab".repeat(30_000))).await, 422, "Invalid").unwrap(),
     );
     accepts(client.post(MAPS, &map("short", "abab")).await).unwrap();

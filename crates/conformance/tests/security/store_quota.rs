@@ -16,7 +16,7 @@ fn map(name: &str, bytes: usize) -> Value {
 }
 
 /// The error of a full store.
-fn full(answer: Result<HttpResponse>) -> Result<()> {
+fn check_full_store_error(answer: Result<HttpResponse>) -> Result<()> {
     let status = rejects(answer, 500, "")?;
     let message = status["message"].as_str().unwrap_or_default();
     if message.starts_with("etcdserver: mvcc: database space exceeded") {
@@ -30,7 +30,7 @@ async fn fill(client: &Client) -> usize {
     for number in 0..64 {
         let answer = client.post(MAPS, &map(&format!("fill{number}"), 500_000)).await;
         if answer.as_ref().is_ok_and(|answer| answer.code == 500) {
-            full(answer).unwrap();
+            check_full_store_error(answer).unwrap();
             return number;
         }
         accepts(answer).unwrap();
@@ -58,15 +58,17 @@ async fn a_full_store_refuses_growth_and_recovers_by_deletions() {
     let filled = fill(&alice).await;
 
     // Writes that need space are rejected, for administrators too: new objects, larger ones, status, events.
-    full(alice.post(MAPS, &map("another", 1)).await).unwrap();
-    full(admin.post(MAPS, &map("another", 1)).await).unwrap();
-    full(patch(&admin, &format!("{MAPS}/small"), &json!({"data": {"more": "x".repeat(1000)}})).await)
-        .unwrap();
-    full(admin.post(LEASES, &json!({"metadata": {"name": "new"}})).await).unwrap();
+    check_full_store_error(alice.post(MAPS, &map("another", 1)).await).unwrap();
+    check_full_store_error(admin.post(MAPS, &map("another", 1)).await).unwrap();
+    check_full_store_error(
+        patch(&admin, &format!("{MAPS}/small"), &json!({"data": {"more": "x".repeat(1000)}})).await,
+    )
+    .unwrap();
+    check_full_store_error(admin.post(LEASES, &json!({"metadata": {"name": "new"}})).await).unwrap();
     let condition = json!({"status": {"conditions": [{"type": "T", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z", "reason": "R", "message": "M"}]}});
-    full(patch(&admin, "/api/v1/namespaces/kube-public/status", &condition).await).unwrap();
+    check_full_store_error(patch(&admin, "/api/v1/namespaces/kube-public/status", &condition).await).unwrap();
     let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
-    full(admin.post("/api/v1/namespaces/default/events", &event).await).unwrap();
+    check_full_store_error(admin.post("/api/v1/namespaces/default/events", &event).await).unwrap();
 
     // Reads, dry runs, smaller updates and leases work.
     accepts(admin.get(&format!("{MAPS}/fill0")).await).unwrap();
@@ -94,7 +96,7 @@ async fn a_full_store_refuses_growth_and_recovers_by_deletions() {
     eventually(SOON, async || rejects(admin.get("/api/v1/namespaces/doomed").await, 404, "NotFound"))
         .await
         .unwrap();
-    full(alice.post(MAPS, &map("another", 1)).await).unwrap();
+    check_full_store_error(alice.post(MAPS, &map("another", 1)).await).unwrap();
 
     // Enough deletions end the alarm.
     for number in 0..filled / 2 {
@@ -132,7 +134,7 @@ async fn a_burst_of_concurrent_writes_does_not_exceed_the_quota() {
 }
 
 #[tokio::test]
-async fn a_store_without_a_quota_has_none() {
+async fn a_negative_quota_flag_disables_the_store_quota_and_the_default_is_2_gib() {
     let server = Server::serve(&["--quota-backend-bytes=-1"]).await.unwrap();
     let admin = server.client().unwrap();
     assert_eq!(metric(&admin, "apiserver_storage_quota_bytes", "").await, Some(0.0));

@@ -11,7 +11,7 @@ const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps?dryRun=All";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn gates(version: &str) -> String {
+fn gates_path(version: &str) -> String {
     format!("/apis/rules.example.com/{version}/gates")
 }
 
@@ -84,7 +84,7 @@ fn map(name: &str) -> Value {
 }
 
 /// The parameters that every mutating policy saw.
-fn is_seen(made: &Value, expected: &str) -> Result<(), Problem> {
+fn check_seen_parameters(made: &Value, expected: &str) -> Result<(), Problem> {
     let labels = &made["metadata"]["labels"];
     let all = GUARDS.iter().all(|name| labels[name] == expected);
     if all { Ok(()) } else { Err(Problem::new(format!("{labels} is not {expected}"))) }
@@ -95,10 +95,10 @@ async fn policies_see_parameters_in_the_current_form_of_their_crd() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     accepts(client.post(CRDS, &crd(&json!({"exempt": {"type": "string"}}))).await).unwrap();
-    eventually(PATIENCE, async || accepts(client.get(&gates("v1")).await)).await.unwrap();
+    eventually(PATIENCE, async || accepts(client.get(&gates_path("v1")).await)).await.unwrap();
     let gate = json!({"apiVersion": "rules.example.com/v1", "kind": "Gate",
         "metadata": {"name": "g", "labels": {"gate": "main"}}, "exempt": "evil"});
-    accepts(client.post(&gates("v1"), &gate).await).unwrap();
+    accepts(client.post(&gates_path("v1"), &gate).await).unwrap();
     for name in GUARDS {
         let (kind, version) = name.rsplit_once('-').unwrap();
         let by_name = json!({"name": "g"});
@@ -106,7 +106,7 @@ async fn policies_see_parameters_in_the_current_form_of_their_crd() {
         guard(&client, name, version, if kind == "by-name" { &by_name } else { &by_label }).await;
     }
     let made = async |name: &str| accepts(client.post(MAPS, &map(name)).await);
-    eventually(PATIENCE, async || is_seen(&made("good").await?, "g-exempts")).await.unwrap();
+    eventually(PATIENCE, async || check_seen_parameters(&made("good").await?, "g-exempts")).await.unwrap();
     for name in ["evil", "strict"] {
         made(name).await.unwrap();
     }
@@ -117,14 +117,14 @@ async fn policies_see_parameters_in_the_current_form_of_their_crd() {
     now["spec"] = crd(&json!({"strict": {"type": "boolean", "default": true}}))["spec"].clone();
     accepts(client.json(Method::PUT, &path, &now).await).unwrap();
     let is_shown = async || {
-        let shown = accepts(client.get(&format!("{}/g", gates("v1"))).await)?;
+        let shown = accepts(client.get(&format!("{}/g", gates_path("v1"))).await)?;
         if shown["strict"] == true && shown["exempt"].is_null() {
             return Ok(());
         }
         Err(Problem::new(shown.to_string()))
     };
     eventually(PATIENCE, is_shown).await.unwrap();
-    is_seen(&made("good").await.unwrap(), "g-strict").unwrap();
+    check_seen_parameters(&made("good").await.unwrap(), "g-strict").unwrap();
     for name in ["evil", "strict"] {
         let refused = rejects(client.post(MAPS, &map(name)).await, 422, "Invalid").unwrap();
         assert!(refused["message"].as_str().unwrap().contains("denied request"), "{refused}");
@@ -133,8 +133,8 @@ async fn policies_see_parameters_in_the_current_form_of_their_crd() {
     // A parameter that is written with the current schema is seen as written.
     let lax = json!({"strict": false}).to_string();
     let headers = [("content-type", "application/merge-patch+json")];
-    let gate = format!("{}/g", gates("v1"));
+    let gate = format!("{}/g", gates_path("v1"));
     accepts(client.send(Method::PATCH, &gate, &headers, lax.into()).await).unwrap();
-    is_seen(&made("strict").await.unwrap(), "g").unwrap();
+    check_seen_parameters(&made("strict").await.unwrap(), "g").unwrap();
     rejects(client.post(MAPS, &map("evil")).await, 422, "Invalid").unwrap();
 }

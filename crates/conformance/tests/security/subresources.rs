@@ -115,7 +115,7 @@ async fn patch(client: &Client, path: &str, media_type: &str, body: &Value) -> H
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_created_through_any_subresource_of_any_kind() {
+async fn writes_to_subresources_of_missing_objects_create_no_object() {
     let server = Server::serve(&["--runtime-config=api/all=true"]).await.unwrap();
     let client = server.client().unwrap();
     define_gauges(&client).await;

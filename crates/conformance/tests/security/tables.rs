@@ -43,12 +43,12 @@ async fn table(admin: &Client, path: &str) -> HttpResponse {
 }
 
 /// The cells of the first row, without the name, that are not empty.
-fn filled(table: &Value) -> usize {
+fn filled_cells(table: &Value) -> usize {
     let cells = table["rows"][0]["cells"].as_array().unwrap();
     cells.iter().skip(1).filter(|cell| !cell.is_null()).count()
 }
 
-async fn on_the_lane(admin: &Client) -> f64 {
+async fn heavy_lane_requests(admin: &Client) -> f64 {
     metric(admin, "portcullis_large_requests_total", "").await.unwrap()
 }
 
@@ -64,7 +64,7 @@ async fn the_number_of_computed_columns_is_limited() {
             assert!(answer.headers.get("warning").is_none(), "{path}");
             let table = accepts(Ok(answer)).unwrap();
             assert_eq!(table["columnDefinitions"].as_array().unwrap().len(), 1 + shown, "{path}");
-            assert_eq!(filled(&table), shown, "{path}");
+            assert_eq!(filled_cells(&table), shown, "{path}");
         }
     }
 }
@@ -82,11 +82,11 @@ async fn cells_with_long_texts_are_bounded() {
         assert!(warning.contains("some cells of the table are empty"), "{warning}");
         let table = accepts(Ok(answer)).unwrap();
         assert_eq!(table["columnDefinitions"].as_array().unwrap().len(), 201);
-        assert_eq!(filled(&table), 4 * 1024 * 1024 / 60_000 + 1, "{path}");
+        assert_eq!(filled_cells(&table), 4 * 1024 * 1024 / 60_000 + 1, "{path}");
     }
     let mut watch = admin.events(&format!("{THINGS}?watch=1"), &[("accept", TABLE)]).await.unwrap();
     let event = watch.within(SOON).await.unwrap().unwrap();
-    assert!(filled(&event["object"]) < 100, "a watch");
+    assert!(filled_cells(&event["object"]) < 100, "a watch");
 }
 
 #[tokio::test]
@@ -96,16 +96,16 @@ async fn many_columns_of_a_small_object_are_computed_on_the_heavy_lane() {
     define(&admin, 100, ".spec.l[?(@.v==2)]").await;
     create(&admin, "one", json!({"l": vec![json!({"v": 1}); 1000]})).await;
     for path in [THINGS, &format!("{THINGS}/one")] {
-        let before = on_the_lane(&admin).await;
+        let before = heavy_lane_requests(&admin).await;
         accepts(Ok(table(&admin, path).await)).unwrap();
-        assert!(on_the_lane(&admin).await > before, "{path}");
+        assert!(heavy_lane_requests(&admin).await > before, "{path}");
         // The object itself is small.
-        let before = on_the_lane(&admin).await;
+        let before = heavy_lane_requests(&admin).await;
         accepts(admin.get(path).await).unwrap();
-        assert!(on_the_lane(&admin).await <= before, "{path}");
+        assert!(heavy_lane_requests(&admin).await <= before, "{path}");
     }
-    let before = on_the_lane(&admin).await;
+    let before = heavy_lane_requests(&admin).await;
     let mut watch = admin.events(&format!("{THINGS}?watch=1"), &[("accept", TABLE)]).await.unwrap();
     watch.within(SOON).await.unwrap().unwrap();
-    assert!(on_the_lane(&admin).await > before, "a watch");
+    assert!(heavy_lane_requests(&admin).await > before, "a watch");
 }

@@ -72,7 +72,7 @@ async fn an_endpoint_slice_with_names_does_not_send_webhook_calls_to_this_host()
 }
 
 /// Waits for the condition of its APIService.
-async fn finding(client: &Client, reason: &str) -> String {
+async fn wait_for_condition_reason(client: &Client, reason: &str) -> String {
     eventually(Duration::from_secs(20), async || {
         let service = accepts(client.get(&format!("{API_SERVICES}/{NAME}")).await)?;
         let condition = &service["status"]["conditions"][0];
@@ -105,7 +105,7 @@ async fn an_endpoint_slice_with_names_does_not_send_aggregated_requests_to_this_
         },
     });
     accepts(client.post(API_SERVICES, &registered).await).unwrap();
-    finding(&client, "EndpointsNotFound").await;
+    wait_for_condition_reason(&client, "EndpointsNotFound").await;
     let answer = client.get("/apis/wardle.example.com/v1alpha1/fischers").await.unwrap();
     assert_eq!(answer.code, 503, "{}", answer.text());
     assert!(extension.received().is_empty(), "the loopback address was called");
@@ -124,12 +124,12 @@ async fn an_endpoint_slice_with_names_does_not_send_aggregated_requests_to_this_
         )
         .await;
     accepts(patched).unwrap();
-    let message = finding(&client, "FailedDiscoveryCheck").await;
+    let message = wait_for_condition_reason(&client, "FailedDiscoveryCheck").await;
     assert!(message.contains("address not allowed"), "{message}");
     assert!(extension.received().is_empty(), "the loopback address was called");
 
     // The name `localhost` is allowed explicitly for development clusters.
     accepts(client.delete(&format!("{SERVICES}/wardle")).await).unwrap();
     accepts(client.post(SERVICES, &external("localhost")).await).unwrap();
-    finding(&client, "Passed").await;
+    wait_for_condition_reason(&client, "Passed").await;
 }

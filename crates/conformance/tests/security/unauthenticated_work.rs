@@ -3,7 +3,7 @@
 use conformance::Server;
 
 /// The processor time of a process, in ticks of ten milliseconds.
-fn ticks(pid: u32) -> u64 {
+fn cpu_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     // The program name in parentheses may contain spaces.
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -17,7 +17,7 @@ async fn a_selector_of_only_operators_is_cheap_to_reject() {
     const MOST_TICKS: u64 = 1000;
     let server = Server::serve(&["--anonymous-auth=false"]).await.unwrap();
     let client = server.client().unwrap().as_token(None);
-    let before = ticks(server.pid());
+    let before = cpu_ticks(server.pid());
     for operators in ["(", "!", "=", ",!"] {
         let text = operators.repeat(60_000 / operators.len());
         for _ in 0..4 {
@@ -25,6 +25,6 @@ async fn a_selector_of_only_operators_is_cheap_to_reject() {
             assert_eq!(client.get(&path).await.unwrap().code, 401);
         }
     }
-    let used = ticks(server.pid()) - before;
+    let used = cpu_ticks(server.pid()) - before;
     assert!(used < MOST_TICKS, "{used} ticks of processor time");
 }

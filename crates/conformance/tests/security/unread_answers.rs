@@ -45,7 +45,7 @@ async fn connect(client: &Client, protocol: &[u8]) -> TlsStream<TcpStream> {
 }
 
 /// Requests the list without reading the answer.
-async fn unread(client: &Client) -> TlsStream<TcpStream> {
+async fn request_without_reading(client: &Client) -> TlsStream<TcpStream> {
     let mut stream = connect(client, b"http/1.1").await;
     let head = format!(
         "GET {LIST} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
@@ -65,7 +65,7 @@ async fn unread_answers_of_one_user_use_bounded_memory_for_a_bounded_time() {
     // 400 megabytes of answers; a single user may have 128.
     let mut held = Vec::new();
     for _ in 0..100 {
-        held.push(unread(&alice).await);
+        held.push(request_without_reading(&alice).await);
     }
     eventually(SOON, async || {
         match metric(&admin, "apiserver_unsent_response_refused_total", "share").await {
@@ -81,7 +81,7 @@ async fn unread_answers_of_one_user_use_bounded_memory_for_a_bounded_time() {
     accepts(bob.get(LIST).await).unwrap();
     // Two users together leave no room for anonymous clients, but health checks are answered.
     for _ in 0..20 {
-        held.push(unread(&bob).await);
+        held.push(request_without_reading(&bob).await);
     }
     let anonymous = admin.as_token(None);
     eventually(SOON, async || match anonymous.get("/version").await?.code {
@@ -109,7 +109,7 @@ async fn unread_answers_of_one_user_use_bounded_memory_for_a_bounded_time() {
 
 type Sender = http2::SendRequest<Full<Bytes>>;
 
-async fn ask(sender: &mut Sender, client: &Client, path: &str) -> http::Response<Incoming> {
+async fn send_get(sender: &mut Sender, client: &Client, path: &str) -> http::Response<Incoming> {
     let request = http::Request::get(format!("https://{}{path}", client.authority()))
         .header("authorization", format!("Bearer {}", client.token().unwrap()))
         .body(Full::default())
@@ -133,7 +133,7 @@ async fn streams_with_closed_windows_are_reset_without_closing_the_connection() 
     // An object, a list, a list as YAML, a document, and a watch: each larger than its window.
     let mut unread = Vec::new();
     for path in [&format!("{MAPS}/m0"), MAPS, LIST, "/openapi/v2", &format!("{MAPS}?watch=1")] {
-        unread.push((path.to_owned(), ask(&mut sender, &admin, path).await));
+        unread.push((path.to_owned(), send_get(&mut sender, &admin, path).await));
     }
     eventually(GIVEN_UP, async || match metric(&admin, "apiserver_stalled_streams_total", "").await {
         Some(reset) if reset >= 5.0 => Ok(()),
@@ -146,7 +146,7 @@ async fn streams_with_closed_windows_are_reset_without_closing_the_connection() 
         assert!(response.into_body().collect().await.is_err(), "{path}: the answer must not look complete");
     }
     // The connection can still be used for answers that are read.
-    let read = ask(&mut sender, &admin, MAPS).await.into_body().collect().await.unwrap().to_bytes();
+    let read = send_get(&mut sender, &admin, MAPS).await.into_body().collect().await.unwrap().to_bytes();
     assert!(read.len() > 4_000_000 && read.ends_with(b"]}\n"), "{} bytes", read.len());
     eventually(SOON, async || match metric(&admin, "apiserver_longrunning_requests", "configmaps").await {
         Some(0.0) | None => Ok(()),
@@ -170,7 +170,7 @@ async fn an_answer_whose_end_is_never_read_closes_its_connection() {
         .unwrap();
     let ends = tokio::spawn(connection);
     // The window takes the beginning of the answer, and HTTP/2 buffers the rest.
-    let response = ask(&mut sender, &admin, &format!("{MAPS}/m")).await;
+    let response = send_get(&mut sender, &admin, &format!("{MAPS}/m")).await;
     assert_eq!(response.status(), 200);
     drop(tokio::time::timeout(GIVEN_UP, ends).await.expect("the connection is still open"));
     assert!(metric(&admin, "apiserver_connections_closed_total", "stalled").await.unwrap() >= 1.0);

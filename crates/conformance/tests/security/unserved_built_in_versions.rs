@@ -98,7 +98,7 @@ fn scaler(name: &str, utilization: u32) -> Value {
                 "target": {"type": "Utilization", "averageUtilization": utilization}}}]}})
 }
 
-async fn is_guarded(client: &Client, phase: &str) {
+async fn check_denials(client: &Client, phase: &str) {
     let name = format!("good-{phase}");
     for (path, object, seen) in [
         (TEMPLATES, template(&name, "good"), "resource.k8s.io/v1beta1"),
@@ -143,7 +143,7 @@ async fn rules_for_a_built_in_version_that_is_not_served_match() {
     let webhook = WebhookServer::start(ServingCertificate::Signed, review).await.unwrap();
     accepts(client.post(TEMPLATES, &template("kept", "good")).await).unwrap();
     guard(&client, &webhook, "Equivalent").await;
-    is_guarded(&client, "alone").await;
+    check_denials(&client, "alone").await;
 
     // A CRD with the group, names and version of the rule is another resource, and changes nothing.
     let definition = json!({
@@ -160,7 +160,7 @@ async fn rules_for_a_built_in_version_that_is_not_served_match() {
     accepts(client.post(CRDS, &definition).await).unwrap();
     let custom = TEMPLATES.replace("/v1/", "/v1beta1/");
     eventually(PATIENCE, async || accepts(client.get(&custom).await)).await.unwrap();
-    is_guarded(&client, "beside-a-crd").await;
+    check_denials(&client, "beside-a-crd").await;
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ const GUARD: &str = "request.operation == 'DELETE' ? oldObject.metadata.name != 
     (request.subResource == 'scale' || object.apiVersion == 'example.com/v1')";
 
 /// The policies, bindings and webhook configurations, as kind, plural and object, with names that end in `suffix`.
-fn plane(webhook: &WebhookServer, suffix: &str) -> Vec<(&'static str, &'static str, Value)> {
+fn policies_and_webhooks(webhook: &WebhookServer, suffix: &str) -> Vec<(&'static str, &'static str, Value)> {
     let named = |name: &str| json!({"name": format!("{name}{suffix}")});
     let hook = json!({"name": "guard.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
         "rules": [rule("v1")],
@@ -141,7 +141,7 @@ async fn patch(client: &Client, path: &str, body: &Value) -> Result<HttpResponse
 }
 
 /// Every write that policy and webhook must see is denied where they deny it, and accepted otherwise.
-async fn is_guarded(client: &Client, webhook: &WebhookServer, phase: &str) {
+async fn check_denials(client: &Client, webhook: &WebhookServer, phase: &str) {
     let name = format!("good-{phase}");
     let made = accepts(client.post(THINGS, &thing(&name, 1)).await).unwrap();
     assert_eq!(made["metadata"]["labels"]["seen"], "example.com-v1", "{made}");
@@ -180,13 +180,13 @@ async fn is_guarded(client: &Client, webhook: &WebhookServer, phase: &str) {
 }
 
 /// Denials continue after the version is no longer served.
-async fn outlasts_the_version(client: &Client, webhook: &WebhookServer) {
+async fn check_denials_without_the_version(client: &Client, webhook: &WebhookServer) {
     accepts(client.post(CRDS, &crd(true)).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(THINGS).await)).await.unwrap();
     for name in ["kept", "told"] {
         accepts(client.post(THINGS, &thing(name, 1)).await).unwrap();
     }
-    is_guarded(client, webhook, "served").await;
+    check_denials(client, webhook, "served").await;
 
     let path = format!("{CRDS}/things.example.com");
     let mut now = accepts(client.get(&path).await).unwrap();
@@ -198,7 +198,7 @@ async fn outlasts_the_version(client: &Client, webhook: &WebhookServer) {
         code => Err(Problem::new(format!("v1 is still served: {code}"))),
     };
     eventually(PATIENCE, is_gone).await.unwrap();
-    is_guarded(client, webhook, "unserved").await;
+    check_denials(client, webhook, "unserved").await;
 }
 
 #[tokio::test]
@@ -206,10 +206,10 @@ async fn policies_and_webhooks_apply_after_their_version_is_no_longer_served() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let webhook = WebhookServer::start(ServingCertificate::Signed, review).await.unwrap();
-    for (_, plural, object) in plane(&webhook, "") {
+    for (_, plural, object) in policies_and_webhooks(&webhook, "") {
         accepts(client.post(&format!("{REGISTRATION}/{plural}"), &object).await).unwrap();
     }
-    outlasts_the_version(&client, &webhook).await;
+    check_denials_without_the_version(&client, &webhook).await;
 }
 
 /// Writes the manifests of each plugin to a folder of its own, and returns the flag for all.
@@ -245,9 +245,9 @@ fn write_manifests(home: &Path, objects: &[(&'static str, &'static str, Value)])
 async fn static_manifests_apply_after_their_version_is_no_longer_served() {
     let webhook = WebhookServer::start(ServingCertificate::Signed, review).await.unwrap();
     let home = tempfile::tempdir().unwrap();
-    let flag = write_manifests(home.path(), &plane(&webhook, ".static.k8s.io"));
+    let flag = write_manifests(home.path(), &policies_and_webhooks(&webhook, ".static.k8s.io"));
     let server = Server::serve(&[&flag]).await.unwrap();
-    outlasts_the_version(&server.client().unwrap(), &webhook).await;
+    check_denials_without_the_version(&server.client().unwrap(), &webhook).await;
 }
 
 #[tokio::test]
@@ -255,7 +255,7 @@ async fn a_rule_for_exactly_an_unserved_version_applies_to_no_other() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let webhook = WebhookServer::start(ServingCertificate::Signed, review).await.unwrap();
-    for (_, plural, mut object) in plane(&webhook, "") {
+    for (_, plural, mut object) in policies_and_webhooks(&webhook, "") {
         match plural {
             "validatingadmissionpolicies" | "mutatingadmissionpolicies" => {
                 object["spec"]["matchConstraints"]["matchPolicy"] = json!("Exact");

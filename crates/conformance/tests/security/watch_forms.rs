@@ -10,12 +10,12 @@ const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;
 const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 const WATCHES: usize = 20;
 
-async fn converted(admin: &Client) -> f64 {
+async fn converted_event_count(admin: &Client) -> f64 {
     metric(admin, "portcullis_watch_events_converted_total", "").await.unwrap_or(0.0)
 }
 
 #[tokio::test]
-async fn a_large_event_is_converted_once_for_all_watches_of_the_same_form() {
+async fn a_large_event_is_converted_once_for_all_watches_with_the_same_media_type() {
     let server = Server::serve(&["--authorization-mode=RBAC"]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, _) = alice_and_bob(&admin).await;
@@ -27,7 +27,7 @@ async fn a_large_event_is_converted_once_for_all_watches_of_the_same_form() {
         for _ in 0..WATCHES {
             watches.push(alice.events(&path, &[("accept", form)]).await.unwrap());
         }
-        let before = converted(&admin).await;
+        let before = converted_event_count(&admin).await;
         let map = json!({"metadata": {"name": name}, "data": {"k": "x".repeat(300_000)}});
         accepts(alice.post(MAPS, &map).await).unwrap();
         for watch in &mut watches {
@@ -42,7 +42,7 @@ async fn a_large_event_is_converted_once_for_all_watches_of_the_same_form() {
         .await
         .unwrap();
         // Two requests of one user may be on the lane at a time: both may find the event unconverted.
-        let more = converted(&admin).await - before;
+        let more = converted_event_count(&admin).await - before;
         assert!((1.0..=2.0).contains(&more), "{form}: converted {more} times");
         // Later events arrive too.
         let patch = json!({"metadata": {"labels": {"a": "b"}}}).to_string();

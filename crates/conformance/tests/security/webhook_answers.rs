@@ -19,15 +19,15 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A field of a review that is too deeply nested for most readers.
-fn text_of(review: &str, field: &str) -> String {
+fn field_of_review(review: &str, field: &str) -> String {
     let (_, rest) = review.split_once(&format!("\"{field}\":\"")).unwrap();
     rest.split_once('"').unwrap().0.to_owned()
 }
 
 /// Answers with the received review and a response in it. Go's encoder escapes some characters.
-fn within_the_review(call: &ReviewCall, response: &str) -> ReviewReply {
+fn reply_echoing_the_review(call: &ReviewCall, response: &str) -> ReviewReply {
     let review = String::from_utf8(call.body.to_vec()).unwrap();
-    let uid = text_of(&review, "uid");
+    let uid = field_of_review(&review, "uid");
     let review = review.trim_end().strip_suffix('}').unwrap();
     let text = format!(r#"{review},"response":{{"uid":"{uid}",{response}}}}}"#);
     let text = if call.target.starts_with("/yaml") {
@@ -40,7 +40,7 @@ fn within_the_review(call: &ReviewCall, response: &str) -> ReviewReply {
 }
 
 fn deny(call: &ReviewCall) -> ReviewReply {
-    within_the_review(call, r#""allowed":false,"status":{"message":"never"}"#)
+    reply_echoing_the_review(call, r#""allowed":false,"status":{"message":"never"}"#)
 }
 
 /// The mark that the webhook adds to an object.
@@ -54,7 +54,7 @@ fn replace(call: &ReviewCall) -> ReviewReply {
         &format!(r#"[{{"op":"replace","path":"/spec","value":{{"lists":{}}}}},{{"op"#, nested(DEEP)),
     );
     let patch = BASE64_STANDARD.encode(patch);
-    within_the_review(call, &format!(r#""allowed":true,"patchType":"JSONPatch","patch":"{patch}""#))
+    reply_echoing_the_review(call, &format!(r#""allowed":true,"patchType":"JSONPatch","patch":"{patch}""#))
 }
 
 /// The depth of nested lists in the deepest object that is accepted.

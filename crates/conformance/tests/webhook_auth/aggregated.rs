@@ -12,22 +12,22 @@ use crate::guard::Guard;
 use crate::setting::{
     BINDINGS, PATIENCE, accounts, configurations, forget, issuer, kube_admin, register, review, token_for,
 };
-use crate::turtles::{ACCOUNT, GROUP, SERVICES, TURTLES, Turtles};
+use crate::turtles::{ACCOUNT, GROUP, SERVICES, TURTLES, TurtleApiServer};
 
 const PATHS: [(&str, ConfigurationKind, Mode); 2] = [
     ("/review/validate", ConfigurationKind::Validating, Mode::Require),
     ("/review/mutate", ConfigurationKind::Mutating, Mode::Require),
 ];
 
-struct Scene {
+struct AggregatedSetup {
     server: Server,
     client: Client,
     guard: Guard,
-    turtles: Turtles,
+    turtles: TurtleApiServer,
 }
 
 /// A server, a webhook of each kind for turtles, and the unregistered API server of turtles.
-async fn scene(dialect: Dialect) -> Scene {
+async fn start_setup(dialect: Dialect) -> AggregatedSetup {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
     let issuer = issuer(&client).await;
@@ -36,11 +36,11 @@ async fn scene(dialect: Dialect) -> Scene {
     for (path, kind, _) in PATHS {
         register(&client, kind, "splinter", (&guard.site, path), (GROUP, "ninjaturtles")).await;
     }
-    let turtles = Turtles::start(&server.url, &client, dialect).await;
-    Scene { server, client, guard, turtles }
+    let turtles = TurtleApiServer::start(&server.url, &client, dialect).await;
+    AggregatedSetup { server, client, guard, turtles }
 }
 
-impl Scene {
+impl AggregatedSetup {
     /// Creates a turtle through the server under test, once its API server is registered.
     async fn create(&self) {
         eventually(PATIENCE, async || {
@@ -55,18 +55,18 @@ impl Scene {
     }
 }
 
-async fn asks_about_its_own(dialect: Dialect) {
-    let scene = scene(dialect).await;
+async fn check_tokens_only_for_own_group(dialect: Dialect) {
+    let scene = start_setup(dialect).await;
     scene.turtles.register(&scene.client).await;
     scene.create().await;
-    scene.turtles.asking.take();
+    scene.turtles.webhook_caller.take();
     scene.guard.take();
 
     // Webhooks of both kinds were called, each with its own token, which is reused.
     scene.create().await;
-    let first = scene.turtles.asking.take();
+    let first = scene.turtles.webhook_caller.take();
     scene.create().await;
-    let second = scene.turtles.asking.take();
+    let second = scene.turtles.webhook_caller.take();
     assert_eq!(first, second);
     let kinds: Vec<_> = first.iter().map(|called| (called.kind, called.code)).collect();
     assert_eq!(kinds, [(ConfigurationKind::Mutating, 200), (ConfigurationKind::Validating, 200)]);
@@ -109,20 +109,20 @@ async fn asks_about_its_own(dialect: Dialect) {
 
 #[tokio::test]
 async fn an_aggregated_api_server_gets_tokens_only_for_its_group_with_kubernetes_names() {
-    asks_about_its_own(Dialect::Attestations).await;
+    check_tokens_only_for_own_group(Dialect::Attestations).await;
 }
 
 #[tokio::test]
 async fn an_aggregated_api_server_gets_tokens_only_for_its_group_with_kep_names() {
-    asks_about_its_own(Dialect::AttestationClaims).await;
+    check_tokens_only_for_own_group(Dialect::AttestationClaims).await;
 }
 
 #[tokio::test]
-async fn without_permission_or_account_there_is_no_token_and_the_webhook_denies() {
-    let scene = scene(Dialect::Attestations).await;
+async fn without_permission_or_account_no_token_is_issued_and_the_webhook_denies() {
+    let scene = start_setup(Dialect::Attestations).await;
     scene.turtles.register(&scene.client).await;
     scene.create().await;
-    scene.turtles.asking.take();
+    scene.turtles.webhook_caller.take();
     scene.guard.take();
     let binding = format!("{BINDINGS}/{ACCOUNT}-attest");
     accepts(scene.client.delete(&binding).await).unwrap();
@@ -138,7 +138,7 @@ async fn without_permission_or_account_there_is_no_token_and_the_webhook_denies(
             "Forbidden",
         )
         .unwrap();
-        let calls = scene.turtles.asking.take();
+        let calls = scene.turtles.webhook_caller.take();
         assert_eq!(calls.iter().map(|called| called.code).collect::<Vec<_>>(), [401, 401]);
         calls[0].token.clone().unwrap_err()
     };
@@ -151,7 +151,7 @@ async fn without_permission_or_account_there_is_no_token_and_the_webhook_denies(
 
 #[tokio::test]
 async fn a_group_without_an_apiservice_gets_no_token_with_kep_names() {
-    let scene = scene(Dialect::AttestationClaims).await;
+    let scene = start_setup(Dialect::AttestationClaims).await;
     let bound = (ConfigurationKind::Validating, "splinter");
     let audience = format!("{}{}", scene.guard.site.url, PATHS[0].0);
     let ask = async || {

@@ -35,7 +35,7 @@ fn run(program: &str, args: &[&str], folder: &Path) -> Output {
 }
 
 /// Whether a program can do what a test needs; if not, the test reports that it is left out.
-fn has(program: &str, args: &[&str], what: &str) -> bool {
+fn is_available(program: &str, args: &[&str], what: &str) -> bool {
     let found = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
     let has = found.is_ok_and(|status| status.success());
     if !has {
@@ -55,7 +55,7 @@ async fn run_page(webhook: String) {
 
 /// The webhook runs in this process, because examples are not built for tests. A script hands its flags over.
 #[tokio::test]
-async fn the_page_is_right_with_the_webhook_in_rust() {
+async fn webhook_authentication_page_commands_work_with_the_rust_webhook() {
     let folder = TempDir::new().unwrap();
     let (script, flags) = (folder.path().join("webhook"), folder.path().join("flags"));
     let text = format!(
@@ -85,8 +85,8 @@ async fn the_page_is_right_with_the_webhook_in_rust() {
 }
 
 #[tokio::test]
-async fn the_page_is_right_with_the_webhook_in_go() {
-    if !has("go", &["version"], "go: the webhook in Go") {
+async fn webhook_authentication_page_commands_work_with_the_go_webhook() {
+    if !is_available("go", &["version"], "go: the webhook in Go") {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -99,8 +99,8 @@ async fn the_page_is_right_with_the_webhook_in_go() {
 const CRYPTOGRAPHY: [&str; 2] = ["-c", "import cryptography"];
 
 #[tokio::test]
-async fn the_page_is_right_with_the_webhook_in_python() {
-    if !has("python3", &CRYPTOGRAPHY, "python3 with cryptography: the webhook in Python") {
+async fn webhook_authentication_page_commands_work_with_the_python_webhook() {
+    if !is_available("python3", &CRYPTOGRAPHY, "python3 with cryptography: the webhook in Python") {
         return;
     }
     // The shell of the page may have another Python, with the Kubernetes client.
@@ -116,7 +116,7 @@ async fn the_page_is_right_with_the_webhook_in_python() {
 /// The packages' own tests, with the vectors that the Rust crate passes.
 #[test]
 fn the_go_package_passes_its_tests_and_the_vectors() {
-    if has("go", &["version"], "go: the tests of go/webhookauth") {
+    if is_available("go", &["version"], "go: the tests of go/webhookauth") {
         let source = repository().join("go/webhookauth");
         run("go", &["vet", "./..."], &source);
         let output = run("go", &["test", "-v", "-run", "TestTokens", "./..."], &source);
@@ -128,7 +128,7 @@ fn the_go_package_passes_its_tests_and_the_vectors() {
 
 #[test]
 fn the_python_package_passes_its_tests_and_the_vectors() {
-    if has("python3", &CRYPTOGRAPHY, "python3 with cryptography: the tests of python/webhookauth") {
+    if is_available("python3", &CRYPTOGRAPHY, "python3 with cryptography: the tests of python/webhookauth") {
         let output =
             run("python3", &["-B", "-m", "unittest", "-v"], &repository().join("python/webhookauth"));
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -138,7 +138,7 @@ fn the_python_package_passes_its_tests_and_the_vectors() {
 
 /// The roles of the page let an aggregated API server have tokens for its group, in both dialects, and nothing else.
 #[tokio::test]
-async fn the_roles_of_the_page_are_enough_for_an_aggregated_api_server() {
+async fn documented_roles_let_an_aggregated_api_server_get_tokens_for_its_group_only() {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
     let page = page();

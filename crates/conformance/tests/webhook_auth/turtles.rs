@@ -27,7 +27,7 @@ const NAMESPACE: &str = "turtles";
 
 /// The result of a call to a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Called {
+pub(crate) struct WebhookCall {
     pub(crate) kind: ConfigurationKind,
     /// The token, or the error of its request.
     pub(crate) token: Result<String, String>,
@@ -37,23 +37,23 @@ pub(crate) struct Called {
 
 /// The state that is needed to call webhooks.
 #[derive(Clone)]
-pub(crate) struct Asking {
+pub(crate) struct WebhookCaller {
     kube: kube::Client,
     pub(crate) tokens: WebhookTokens,
-    calls: Arc<Mutex<Vec<Called>>>,
+    calls: Arc<Mutex<Vec<WebhookCall>>>,
 }
 
-pub(crate) struct Turtles {
+pub(crate) struct TurtleApiServer {
     pub(crate) site: Site,
-    pub(crate) asking: Asking,
+    pub(crate) webhook_caller: WebhookCaller,
 }
 
-impl Asking {
+impl WebhookCaller {
     /// Calls every webhook for this group, as the example of the library does. Returns whether all of them allow it.
-    pub(crate) async fn webhooks(&self, review: &Value) -> bool {
+    pub(crate) async fn call_webhooks(&self, review: &Value) -> bool {
         let asked = ask_webhooks(&self.kube, &self.tokens, GROUP, review).await.unwrap();
         let allowed = asked.iter().all(|asked| asked.allowed);
-        self.calls.lock().unwrap().extend(asked.into_iter().map(|asked| Called {
+        self.calls.lock().unwrap().extend(asked.into_iter().map(|asked| WebhookCall {
             kind: asked.configuration.kind,
             token: asked.token.map(|token| token.to_string()).map_err(|error| error.to_string()),
             code: asked.status,
@@ -61,14 +61,14 @@ impl Asking {
         allowed
     }
 
-    pub(crate) fn take(&self) -> Vec<Called> {
+    pub(crate) fn take(&self) -> Vec<WebhookCall> {
         std::mem::take(&mut self.calls.lock().unwrap())
     }
 }
 
 /// Creates a turtle if the webhooks allow it.
 async fn create(
-    State(asking): State<Asking>,
+    State(webhook_caller): State<WebhookCaller>,
     Path(namespace): Path<String>,
     body: String,
 ) -> (StatusCode, [(&'static str, &'static str); 1], String) {
@@ -83,7 +83,7 @@ async fn create(
         },
     });
     let json = [("content-type", "application/json")];
-    if asking.webhooks(&review).await {
+    if webhook_caller.call_webhooks(&review).await {
         (StatusCode::CREATED, json, object.to_string())
     } else {
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403});
@@ -91,7 +91,7 @@ async fn create(
     }
 }
 
-impl Turtles {
+impl TurtleApiServer {
     /// Sets up accounts and permissions as the KEP recommends, and starts the server.
     pub(crate) async fn start(url: &str, client: &Client, dialect: Dialect) -> Self {
         accepts(client.post("/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACE}})).await).unwrap();
@@ -103,7 +103,7 @@ impl Turtles {
         ]);
         allow(client, NAMESPACE, OWN, "work", &rules).await;
         allow(client, NAMESPACE, ACCOUNT, "attest", &attest(&[GROUP])).await;
-        let asking = Self::asking(url, &own, GROUP, dialect).await;
+        let webhook_caller = Self::webhook_caller(url, &own, GROUP, dialect).await;
 
         let proxies = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
         let proxies = accepts(client.get(proxies).await).unwrap();
@@ -116,17 +116,17 @@ impl Turtles {
             Router::new()
                 .route(VERSION, get(async move || (json, list.to_string())))
                 .route("/apis/ninja.turtles.ai/v1/namespaces/{namespace}/ninjaturtles", post(create))
-                .with_state(asking.clone())
+                .with_state(webhook_caller.clone())
         })
         .await;
-        Turtles { site, asking }
+        TurtleApiServer { site, webhook_caller }
     }
 
     /// The state that is needed to call webhooks for a group.
-    pub(crate) async fn asking(url: &str, own: &str, group: &str, dialect: Dialect) -> Asking {
+    pub(crate) async fn webhook_caller(url: &str, own: &str, group: &str, dialect: Dialect) -> WebhookCaller {
         let kube = kube_client(url, own).await;
         let tokens = WebhookTokens::in_dialect(kube.clone(), NAMESPACE, ACCOUNT, group, dialect);
-        Asking { kube, tokens, calls: Arc::default() }
+        WebhookCaller { kube, tokens, calls: Arc::default() }
     }
 
     /// Registers the APIService of turtles.

@@ -88,7 +88,7 @@ async fn a_webhook_that_requires_tokens_accepts_only_the_api_server() {
 
 #[tokio::test]
 async fn a_token_is_valid_only_for_its_kind_and_group() {
-    let (server, client) = served(&[ON]).await;
+    let (server, client) = serve_with_client(&[ON]).await;
     let issuer = issuer(&client).await;
     let keys = KeyCache::new(ApiServerKeys::new(kube_admin(&server).await, &issuer));
     let guard = Guard::start(&keys, &issuer, &BOTH, |layer| layer).await;
@@ -124,14 +124,14 @@ async fn a_token_is_valid_only_for_its_kind_and_group() {
     }
 }
 
-async fn served(flags: &[&str]) -> (Server, conformance::Client) {
+async fn serve_with_client(flags: &[&str]) -> (Server, conformance::Client) {
     let server = Server::serve(flags).await.unwrap();
     let client = server.client().unwrap();
     (server, client)
 }
 
 #[tokio::test]
-async fn rotated_keys_are_found_and_withdrawn_ones_rejected() {
+async fn tokens_of_a_new_signing_key_are_accepted_and_of_a_withdrawn_key_rejected() {
     let folder = TempDir::new().unwrap();
     let running = Running::default();
     let refresh = Refresh { interval: Duration::from_millis(10), ..Refresh::default() };
@@ -172,7 +172,7 @@ async fn rotated_keys_are_found_and_withdrawn_ones_rejected() {
 
 #[tokio::test]
 async fn a_webhook_with_token_reviews_rejects_tokens_of_deleted_configurations_and_accounts() {
-    let (server, client) = served(&[ON]).await;
+    let (server, client) = serve_with_client(&[ON]).await;
     let issuer = issuer(&client).await;
     let kube = kube_admin(&server).await;
     let keys = KeyCache::new(ApiServerKeys::new(kube.clone(), &issuer));
@@ -207,7 +207,7 @@ async fn a_webhook_with_token_reviews_rejects_tokens_of_deleted_configurations_a
 
 #[tokio::test]
 async fn a_webhook_that_requires_tokens_rejects_calls_without_and_the_failure_policy_decides() {
-    let (server, client) = served(&[]).await;
+    let (server, client) = serve_with_client(&[]).await;
     let issuer = issuer(&client).await;
     let keys = KeyCache::new(ApiServerKeys::new(kube_admin(&server).await, &issuer));
     let guard = Guard::start(&keys, &issuer, &BOTH, |layer| layer).await;

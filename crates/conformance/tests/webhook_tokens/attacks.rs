@@ -92,7 +92,7 @@ async fn configurations_with_the_same_url_have_different_tokens() {
 
 /// Every way in which webhooks of both kinds can delay token requests, including their own.
 #[tokio::test]
-async fn token_requests_end_whatever_webhooks_intercept_them() {
+async fn token_requests_complete_even_if_webhooks_that_intercept_them_fail_or_hang() {
     let (_server, client) = serve(&[ON]).await;
     accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
     let silent = |asked: &str| asked.starts_with("serviceaccounts/token");

@@ -73,7 +73,7 @@ async fn two_webhooks_get_different_tokens_that_are_valid_only_for_themselves() 
 }
 
 /// A webhook for config maps and token requests that denies calls without a token.
-async fn strict(client: &conformance::Client, policy: &str) -> WebhookServer {
+async fn start_webhook_requiring_tokens(client: &conformance::Client, policy: &str) -> WebhookServer {
     let webhook = WebhookServer::start(ServingCertificate::Signed, |call| {
         if shown(call).is_some() {
             ReviewReply::allow()
@@ -93,7 +93,7 @@ async fn strict(client: &conformance::Client, policy: &str) -> WebhookServer {
 async fn a_webhook_that_intercepts_token_requests_does_not_deadlock() {
     // It denies the request for its own token, so it never gets one and denies everything. No request waits for another.
     let (_server, client) = serve(&[ON]).await;
-    let webhook = strict(&client, "Fail").await;
+    let webhook = start_webhook_requiring_tokens(&client, "Fail").await;
     let status =
         rejects(client.post(MAPS, &json!({"metadata": {"name": "a"}})).await, 500, "InternalError").unwrap();
     assert!(status["message"].as_str().unwrap().contains("failed calling webhook"), "{status}");
@@ -107,7 +107,7 @@ async fn a_webhook_that_intercepts_token_requests_does_not_deadlock() {
     // With failurePolicy Ignore, the token request succeeds, and all other calls have a token, including those for tokens of
     // other accounts.
     accepts(client.delete(&format!("{}/hooks", configurations(VALIDATING))).await).unwrap();
-    let webhook = strict(&client, "Ignore").await;
+    let webhook = start_webhook_requiring_tokens(&client, "Ignore").await;
     create(&client, "b").await.unwrap();
     let calls = webhook.take_calls();
     let about: Vec<(String, bool)> = calls.iter().map(|call| (asked(call), shown(call).is_some())).collect();

@@ -17,25 +17,25 @@ const ANNOTATION: &str = "webhook-authentication.k8s.io/token-request-denied";
 const APPS: &str = "https://apps.example/a";
 const NOPE: &str = "https://nope.example/";
 
-struct Audited {
+struct AuditedServer {
     server: Server,
     client: Client,
     folder: TempDir,
 }
 
-async fn audited(flags: &[&str]) -> Audited {
+async fn start_audited(flags: &[&str]) -> AuditedServer {
     let folder = TempDir::new().unwrap();
     let [policy, log] = audit_flags(folder.path(), "rules: [{level: Metadata}]\n").unwrap();
     let mut all = vec![policy.as_str(), log.as_str()];
     all.extend(flags);
     let server = Server::serve(&all).await.unwrap();
     let client = server.client().unwrap();
-    Audited { server, client, folder }
+    AuditedServer { server, client, folder }
 }
 
-impl Audited {
+impl AuditedServer {
     /// The audit annotation of a denied request, with the answer.
-    async fn refused(&self, account: &str, body: &Value) -> (Value, String) {
+    async fn denied_with_annotation(&self, account: &str, body: &Value) -> (Value, String) {
         let answer = self.client.post(&token_of(account), body).await.unwrap();
         assert!(answer.code >= 400, "{}", answer.text());
         let id = answer.header("audit-id").to_owned();
@@ -53,7 +53,7 @@ impl Audited {
     }
 
     /// Waits for the log line about a denial with this reason.
-    async fn logged(&self, reason: &str) -> String {
+    async fn wait_for_log_line(&self, reason: &str) -> String {
         eventually(Duration::from_secs(30), async || {
             let log = self.server.log();
             let line = log.lines().find(|line| {
@@ -69,7 +69,7 @@ impl Audited {
 
 #[tokio::test]
 async fn log_and_audit_have_the_reason_of_a_denied_token_request() {
-    let audited = audited(&[ON]).await;
+    let audited = start_audited(&[ON]).await;
     let client = &audited.client;
     quiet_hooks(client).await;
     account(client, "robot", KUBERNETES, &["apps", "batch"]).await;
@@ -104,10 +104,10 @@ async fn log_and_audit_have_the_reason_of_a_denied_token_request() {
     ];
     let mut answers = Vec::new();
     for (reason, asked, detail) in cases {
-        let (status, annotation) = audited.refused("robot", &asked).await;
+        let (status, annotation) = audited.denied_with_annotation("robot", &asked).await;
         assert!(annotation.starts_with(&format!("{reason}: ")), "{reason}: {annotation:?}");
         assert!(annotation.contains(detail), "{annotation}");
-        let line = audited.logged(reason).await;
+        let line = audited.wait_for_log_line(reason).await;
         for word in ["default/robot", "admin", "ValidatingWebhookConfiguration/"] {
             assert!(line.contains(word), "{line}");
         }
@@ -121,17 +121,18 @@ async fn log_and_audit_have_the_reason_of_a_denied_token_request() {
     }
 
     // Reasons that the client sees are recorded too.
-    let (status, annotation) = audited.refused("nobody", &of_group(KUBERNETES, "apps", APPS)).await;
+    let (status, annotation) =
+        audited.denied_with_annotation("nobody", &of_group(KUBERNETES, "apps", APPS)).await;
     assert_eq!(status["code"], 403);
     assert!(annotation.starts_with("NoAttestPermission: "), "{annotation:?}");
     assert!(annotation.contains("cannot attest resource \"admissionReviewAPIGroups\""), "{annotation}");
-    audited.logged("NoAttestPermission").await;
+    audited.wait_for_log_line("NoAttestPermission").await;
     let own = of_group(KUBERNETES, "apps", "https://kubernetes.default.svc");
-    let (_, annotation) = audited.refused("robot", &own).await;
+    let (_, annotation) = audited.denied_with_annotation("robot", &own).await;
     assert!(annotation.starts_with("APIServerAudience: "), "{annotation:?}");
     let mut short = of_group(KUBERNETES, "apps", APPS);
     short["spec"]["expirationSeconds"] = json!(10);
-    let (status, annotation) = audited.refused("robot", &short).await;
+    let (status, annotation) = audited.denied_with_annotation("robot", &short).await;
     assert_eq!(status["code"], 422);
     assert!(annotation.starts_with("Invalid: "), "{annotation:?}");
     assert!(counted(client, REQUESTS, "failure").await >= 8.0);
@@ -141,17 +142,18 @@ async fn log_and_audit_have_the_reason_of_a_denied_token_request() {
     let lines = |log: &str| log.matches("token request for a webhook refused").count();
     assert_eq!(lines(&audited.server.log()), 8);
     let pod = json!({"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "nope"}}});
-    let (status, annotation) = audited.refused("robot", &pod).await;
+    let (status, annotation) = audited.denied_with_annotation("robot", &pod).await;
     assert_eq!((status["code"].as_u64(), annotation.as_str()), (Some(404), ""));
     assert_eq!(lines(&audited.server.log()), 8);
 }
 
 #[tokio::test]
 async fn a_denial_because_of_the_feature_gate_is_recorded() {
-    let audited = audited(&[]).await;
+    let audited = start_audited(&[]).await;
     account(&audited.client, "robot", KUBERNETES, &["apps"]).await;
-    let (status, annotation) = audited.refused("robot", &request(VALIDATING, KUBERNETES, "apps", APPS)).await;
+    let (status, annotation) =
+        audited.denied_with_annotation("robot", &request(VALIDATING, KUBERNETES, "apps", APPS)).await;
     assert_eq!(status["code"], 400);
     assert!(annotation.starts_with("FeatureGateDisabled: "), "{annotation:?}");
-    audited.logged("FeatureGateDisabled").await;
+    audited.wait_for_log_line("FeatureGateDisabled").await;
 }

@@ -11,7 +11,7 @@ use crate::setting::{
 };
 
 #[tokio::test]
-async fn the_gate_changes_only_whether_webhooks_get_tokens() {
+async fn the_feature_gate_changes_only_whether_webhooks_get_tokens() {
     let folder = TempDir::new().unwrap();
     let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     let mut token = String::new();

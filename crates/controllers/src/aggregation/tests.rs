@@ -28,7 +28,7 @@ fn role(name: &str, of: &[&str], rules: &[&str]) -> Value {
 }
 
 #[test]
-fn a_role_is_given_the_rules_of_those_it_selects() {
+fn an_aggregated_cluster_role_gets_the_union_of_the_selected_rules() {
     let roles =
         vec![role("view", &["a", "b"], &["old"]), role("b", &[], &["2"]), role("a", &[], &["1", "2"])];
     assert_eq!(outdated(roles, union), [("view".into(), Value::list(["1", "2"]))]);
@@ -49,13 +49,13 @@ fn a_chain_of_aggregated_roles_is_settled_in_one_round() {
 }
 
 #[test]
-fn nothing_is_written_when_all_is_as_it_should_be_or_nothing_aggregates() {
+fn up_to_date_and_non_aggregating_cluster_roles_are_not_written() {
     assert_eq!(outdated(vec![role("view", &["a"], &["1"]), role("a", &[], &["1"])], union), []);
     assert_eq!(outdated(vec![role("a", &[], &["1"])], union), []);
 }
 
 #[test]
-fn roles_that_aggregate_each_other_end() {
+fn aggregating_cluster_roles_in_a_cycle_terminates() {
     let roles = vec![role("a", &["b"], &["1"]), role("b", &["a"], &["2"])];
     assert!(outdated(roles, union).len() <= 2);
 }

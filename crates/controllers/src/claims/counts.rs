@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_counted_once_as_what_it_is_now() {
+    fn a_resource_claim_is_counted_once_by_its_current_state() {
         let recorded = Arc::new(RecordingObserver::default());
         let mut counts = ClaimCounts::new(Some(ObserveClaims(recorded.clone())));
         let at = || ("ns".into(), "c".into());

@@ -3,7 +3,7 @@ use super::{PodClaimIndex, UnresolvedClaim, is_done, is_owned_by_pod, resolve_cl
 use crate::fake::parse;
 
 #[test]
-fn a_claim_of_a_template_belongs_to_its_pod() {
+fn a_claim_created_from_a_template_is_owned_by_its_pod() {
     let pod = parse(r#"{"metadata":{"name":"web","namespace":"n","uid":"u"}}"#);
     let template = parse(
         r#"{"metadata":{"name":"t","labels":{"of":"template"}},"spec":{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}},
@@ -24,7 +24,7 @@ fn a_claim_of_a_template_belongs_to_its_pod() {
 }
 
 #[test]
-fn long_names_are_cut_in_proportion() {
+fn long_pod_and_claim_names_are_truncated_in_proportion() {
     assert_eq!(base_name("web", "gpu"), "web-gpu-");
     let cut = base_name(&"p".repeat(100), &"c".repeat(20));
     assert_eq!(cut, format!("{}-{}", "p".repeat(46), "c".repeat(9)));
@@ -32,7 +32,7 @@ fn long_names_are_cut_in_proportion() {
 }
 
 #[test]
-fn an_entry_names_its_claim_by_itself_or_by_the_status_of_the_pod() {
+fn a_pods_resource_claim_is_resolved_from_its_spec_or_its_status() {
     let pod = parse(
         r#"{"status":{"resourceClaimStatuses":[{"name":"made","resourceClaimName":"x"},{"name":"needless"}]}}"#,
     );
@@ -48,7 +48,7 @@ fn an_entry_names_its_claim_by_itself_or_by_the_status_of_the_pod() {
 }
 
 #[test]
-fn a_pod_is_done_when_it_ended_or_will_never_begin() {
+fn finished_and_deleted_unscheduled_pods_need_no_resource_claims() {
     for (pod, done) in [
         (r#"{"status":{"phase":"Succeeded"}}"#, true),
         (r#"{"status":{"phase":"Failed"}}"#, true),
@@ -83,7 +83,7 @@ fn reservations_for_unobserved_pods_are_detected() {
 }
 
 #[test]
-fn a_claim_that_a_scheduler_made_for_extended_resources_is_let_go_with_its_pod() {
+fn extended_resource_claims_are_removed_from_the_index_with_their_pod() {
     let mut pod_claims = PodClaimIndex::default();
     let pod = parse(r#"{"status":{"extendedResourceClaimStatus":{"resourceClaimName":"x"}}}"#);
     pod_claims.remember(&"n".into(), &"web".into(), &pod);

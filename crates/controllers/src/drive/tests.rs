@@ -175,14 +175,14 @@ fn names(tally: &Tally) -> Vec<Str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_there_is_and_what_happens_is_worked_on() {
+async fn a_controller_reconciles_listed_and_watched_objects() {
     let events = vec![ObjectEvent::Change(change("b")), ObjectEvent::Change(change("parent"))];
     let tally = after(Duration::from_secs(1), vec![(vec![change("a")], events)], 0).await;
     assert_eq!(names(&tally), ["a", "b", "parent", "child"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_missed_changes_everything_is_listed_anew() {
+async fn a_controller_relists_after_missed_changes() {
     let scripts =
         vec![(vec![change("a")], vec![ObjectEvent::Lost]), (vec![change("a"), change("b")], vec![])];
     let tally = after(Duration::from_secs(1), scripts, 0).await;
@@ -191,7 +191,7 @@ async fn after_missed_changes_everything_is_listed_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_tried_again_later_and_later_until_they_succeed() {
+async fn failed_keys_are_retried_with_backoff_until_they_succeed() {
     let tally = after(Duration::from_secs(1), vec![(vec![change("bad")], vec![])], 4).await;
     let times: Vec<u128> = tally.seen.lock().unwrap().iter().map(|(_, at)| at.as_millis()).collect();
     let waits: Vec<u128> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -202,7 +202,7 @@ async fn failures_are_tried_again_later_and_later_until_they_succeed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_are_worked_on_at_once_and_what_has_begun_is_finished() {
+async fn controller_concurrency_is_limited_and_started_work_finishes_on_shutdown() {
     let all = (0..9).map(|n| change(&format!("slow-{n}"))).collect();
     let tally = after(Duration::from_millis(1500), vec![(all, vec![])], 0).await;
     assert_eq!(tally.busiest.load(Ordering::SeqCst), 2);

@@ -8,7 +8,7 @@ const HOUR: Duration = Duration::from_hours(1);
 const NEW_YEAR: i64 = 1_767_225_600;
 
 #[test]
-fn an_event_lives_from_its_last_write() {
+fn the_ttl_of_an_event_starts_at_its_last_write() {
     let event = parse(r#"{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"}}"#);
     assert_eq!(left(&event, HOUR, NEW_YEAR), HOUR);
     assert_eq!(left(&event, HOUR, NEW_YEAR + 3_599), Duration::from_secs(1));
@@ -23,7 +23,7 @@ fn an_event_lives_from_its_last_write() {
 }
 
 #[test]
-fn odd_times_make_it_neither_immortal_nor_a_panic() {
+fn events_with_missing_or_future_timestamps_expire_within_the_ttl() {
     assert_eq!(left(&parse("{}"), HOUR, NEW_YEAR), Duration::ZERO);
     // The clock was set back.
     let event = parse(r#"{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"}}"#);

@@ -128,14 +128,14 @@ fn uids(mut list: Vec<Str>) -> Vec<Str> {
 }
 
 #[test]
-fn an_object_whose_owner_is_there_is_left_alone() {
+fn an_object_whose_owner_exists_is_not_collected() {
     let cluster = Cluster::of(&[map("a"), owned_by("b", &[("a", true)])]);
     assert_eq!(cluster.decide("b"), GarbageDecision::Nothing);
     assert_eq!(cluster.decide("a"), GarbageDecision::Nothing);
 }
 
 #[test]
-fn dependents_are_looked_at_when_their_owner_goes_and_follow_in_the_background() {
+fn dependents_are_requeued_and_deleted_in_the_background_after_their_owner() {
     let mut cluster =
         Cluster::of(&[map("a"), owned_by("b", &[("a", false)]), owned_by("c", &[("b", false)])]);
     assert_eq!(cluster.remove("a"), ["b"]);
@@ -147,7 +147,7 @@ fn dependents_are_looked_at_when_their_owner_goes_and_follow_in_the_background()
 }
 
 #[test]
-fn a_new_object_is_looked_at_and_goes_if_its_owner_was_never_there_or_is_another() {
+fn a_new_object_with_a_missing_or_recreated_owner_is_deleted() {
     let mut cluster = Cluster::of(&[]);
     assert_eq!(cluster.put(&owned_by("b", &[("a", false)])), ["b"]);
     assert_eq!(cluster.policy("b"), "Background");
@@ -158,7 +158,7 @@ fn a_new_object_is_looked_at_and_goes_if_its_owner_was_never_there_or_is_another
 }
 
 #[test]
-fn an_owner_in_another_namespace_does_not_count() {
+fn an_owner_in_another_namespace_counts_as_absent() {
     let mut elsewhere = map("a");
     elsewhere.set_at(&["metadata", "namespace"], "elsewhere");
     let cluster = Cluster::of(&[elsewhere, owned_by("b", &[("a", false)])]);
@@ -166,7 +166,7 @@ fn an_owner_in_another_namespace_does_not_count() {
 }
 
 #[test]
-fn an_owner_outside_of_namespaces_counts_everywhere() {
+fn a_cluster_scoped_owner_is_valid_in_every_namespace() {
     let node = parse(r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"node","uid":"u"}}"#);
     let mut dependent = map("b");
     let reference = parse(r#"[{"apiVersion":"v1","kind":"Node","name":"node","uid":"u"}]"#);
@@ -178,7 +178,7 @@ fn an_owner_outside_of_namespaces_counts_everywhere() {
 }
 
 #[test]
-fn an_object_outside_of_namespaces_with_an_owner_inside_of_one_is_left_alone() {
+fn a_cluster_scoped_object_with_a_namespaced_owner_is_not_collected() {
     let role = parse(
         r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"r","uid":"r",
             "ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"a"}]}}"#,
@@ -188,7 +188,7 @@ fn an_object_outside_of_namespaces_with_an_owner_inside_of_one_is_left_alone() {
 }
 
 #[test]
-fn an_owner_of_an_unknown_kind_protects() {
+fn an_owner_of_an_unknown_kind_prevents_garbage_collection() {
     let mut object = map("b");
     let references = parse(r#"[{"apiVersion":"example.com/v1","kind":"Widget","name":"w","uid":"w"}]"#);
     object.set_at(&["metadata", "ownerReferences"], references);
@@ -197,7 +197,7 @@ fn an_owner_of_an_unknown_kind_protects() {
 }
 
 #[test]
-fn with_one_owner_left_only_the_references_to_the_others_go() {
+fn with_one_owner_left_only_dangling_owner_references_are_removed() {
     let mut cluster = Cluster::of(&[map("a"), map("b"), owned_by("c", &[("a", false), ("b", true)])]);
     cluster.remove("a");
     let Action::Patch { object_ref, patch } = cluster.only("c") else { panic!() };
@@ -209,13 +209,13 @@ fn with_one_owner_left_only_the_references_to_the_others_go() {
 }
 
 #[test]
-fn an_object_that_is_on_its_way_is_left_alone() {
+fn an_object_that_is_already_being_deleted_is_not_garbage_collected() {
     let cluster = Cluster::of(&[deleting(owned_by("b", &[("a", false)]), &["example.com/held"])]);
     assert_eq!(cluster.decide("b"), GarbageDecision::Nothing);
 }
 
 #[test]
-fn finalizers_already_on_an_object_say_how_it_is_deleted() {
+fn existing_finalizers_determine_the_propagation_policy() {
     let mut orphaning = owned_by("b", &[("a", false)]);
     orphaning.set_at(&["metadata", "finalizers"], Value::list(["orphan"]));
     let mut foreground = owned_by("c", &[("a", false)]);
@@ -245,7 +245,7 @@ fn a_foreground_deletion_waits_for_the_dependents_that_block_it() {
 }
 
 #[test]
-fn other_finalizers_stay_when_ours_is_taken_off() {
+fn releasing_an_owner_preserves_foreign_finalizers() {
     let cluster = Cluster::of(&[deleting(map("a"), &["x/y", "foregroundDeletion", "z/w"])]);
     let Action::Release { patch, .. } = cluster.only("a") else { panic!() };
     assert_eq!(patch.at(&["metadata", "finalizers"]), Some(&Value::list(["x/y", "z/w"])));
@@ -275,7 +275,7 @@ fn in_a_foreground_deletion_dependents_wait_for_their_own_dependents() {
 }
 
 #[test]
-fn a_circle_of_foreground_deletions_is_broken() {
+fn a_cycle_of_foreground_deletions_is_broken() {
     let mut first = deleting(owned_by("a", &[("b", true)]), &["foregroundDeletion"]);
     let mut cluster = Cluster::of(&[first.clone(), owned_by("b", &[("a", true)])]);
     let Action::Patch { object_ref, patch } = cluster.only("b") else { panic!() };
@@ -291,7 +291,7 @@ fn a_circle_of_foreground_deletions_is_broken() {
 }
 
 #[test]
-fn orphaned_dependents_forget_their_owner_before_it_is_let_go() {
+fn orphaned_dependents_lose_their_owner_references_before_the_owner_is_released() {
     let mut cluster = Cluster::of(&[
         map("a"),
         map("d"),
@@ -312,7 +312,7 @@ fn orphaned_dependents_forget_their_owner_before_it_is_let_go() {
 }
 
 #[test]
-fn an_object_that_loses_its_owners_is_forgotten() {
+fn an_object_without_owner_references_is_not_a_dependent() {
     let mut cluster = Cluster::of(&[map("a"), owned_by("b", &[("a", true)])]);
     assert_eq!(cluster.put(&map("b")), [] as [Str; 0]);
     assert_eq!(cluster.remove("a"), [] as [Str; 0]);

@@ -11,7 +11,7 @@ const GOING: &str = r#"{"metadata":{"name":"n","deletionTimestamp":"2026-01-01T0
     "spec":{"finalizers":["kubernetes"]},"status":{"phase":"Terminating"}}"#;
 
 #[test]
-fn only_a_namespace_on_its_way_out_that_is_held_is_emptied() {
+fn only_terminating_namespaces_with_a_finalizer_are_emptied() {
     assert_eq!(step(&parse(GOING)), NamespaceStep::Empty);
     let mut active = parse(GOING);
     active.remove_at(&["metadata", "deletionTimestamp"]);
@@ -22,14 +22,14 @@ fn only_a_namespace_on_its_way_out_that_is_held_is_emptied() {
 }
 
 #[test]
-fn the_phase_is_put_right_before_anything_is_deleted() {
+fn a_namespace_is_marked_terminating_before_its_contents_are_deleted() {
     let mut unmarked = parse(GOING);
     unmarked.set_at(&["status", "phase"], "Active");
     assert_eq!(step(&unmarked), NamespaceStep::Mark(parse(GOING)));
 }
 
 #[test]
-fn only_our_finalizer_is_taken_off() {
+fn only_the_kubernetes_finalizer_is_removed_from_a_namespace() {
     let mut namespace = parse(GOING);
     namespace.set_at(&["spec", "finalizers"], Value::list(["z", "kubernetes", "a", "a"]));
     assert_eq!(finalized(namespace).at(&["spec", "finalizers"]), Some(&Value::list(["a", "z"])));
@@ -37,7 +37,7 @@ fn only_our_finalizer_is_taken_off() {
 }
 
 #[test]
-fn what_is_left_is_explained_by_finalizers_or_a_grace_period() {
+fn remaining_objects_are_attributed_to_finalizers_or_a_grace_period() {
     let maps = kind("", "v1", "ConfigMap", "configmaps", true);
     let held = parse(r#"{"metadata":{"name":"a","finalizers":["x/y","z/w"]}}"#);
     let also = parse(r#"{"metadata":{"name":"b","finalizers":["x/y"]}}"#);
@@ -54,7 +54,7 @@ fn what_is_left_is_explained_by_finalizers_or_a_grace_period() {
 }
 
 #[test]
-fn pods_are_given_their_grace_period_once() {
+fn namespace_deletion_waits_for_the_longest_pod_grace_period_once() {
     let pods = [
         parse(r#"{"spec":{"terminationGracePeriodSeconds":30},"status":{"phase":"Running"}}"#),
         parse(r#"{"spec":{"terminationGracePeriodSeconds":900},"status":{"phase":"Succeeded"}}"#),
@@ -65,7 +65,7 @@ fn pods_are_given_their_grace_period_once() {
 }
 
 #[test]
-fn many_leftovers_are_looked_at_less_often() {
+fn the_retry_delay_of_namespace_deletion_grows_with_remaining_objects() {
     assert_eq!(wait_for(1), Duration::from_millis(251));
     assert_eq!(wait_for(1_000_000), Duration::from_secs(8));
 }
@@ -76,7 +76,7 @@ fn text<'a>(conditions: &'a [Value], kind: &str, field: &str) -> &'a str {
 }
 
 #[test]
-fn the_conditions_say_what_remains_in_the_words_of_kubernetes() {
+fn namespace_conditions_report_remaining_content_with_kubernetes_messages() {
     let mut findings = Findings::default();
     let held = parse(r#"{"metadata":{"name":"a","finalizers":["x/y"]}}"#);
     let maps = kind("", "v1", "ConfigMap", "configmaps", true);
@@ -115,7 +115,7 @@ fn the_conditions_say_what_remains_in_the_words_of_kubernetes() {
 }
 
 #[test]
-fn errors_are_counted_and_sorted_and_conditions_of_others_stay() {
+fn deletion_errors_are_counted_and_sorted_and_foreign_conditions_are_preserved() {
     let maps = kind("", "v1", "ConfigMap", "configmaps", true);
     let mut findings = Findings::default();
     for error in ["b", "a"] {
@@ -131,7 +131,7 @@ fn errors_are_counted_and_sorted_and_conditions_of_others_stay() {
 }
 
 #[test]
-fn what_is_not_known_is_said_and_holds_the_namespace_up() {
+fn discovery_failures_are_reported_and_block_namespace_deletion() {
     let stale = |version: &str| FailedDiscovery {
         version: version.to_owned(),
         why: format!("stale GroupVersion discovery: {version}"),

@@ -43,7 +43,7 @@ fn observed(object: &Value, deleted: bool) -> Option<(PodGcKey, Duration)> {
 }
 
 #[test]
-fn a_pod_of_a_missing_node_is_looked_at_after_the_quarantine() {
+fn a_pod_of_a_missing_node_is_checked_after_the_quarantine() {
     assert_eq!(observed(&pod("gone", false), false), Some((PodGcKey::Node("gone".into()), QUARANTINE)));
     assert_eq!(observed(&parse(NODE), true), Some((PodGcKey::Node("here".into()), QUARANTINE)));
     assert_eq!(observed(&pod("here", false), false), None);
@@ -51,7 +51,7 @@ fn a_pod_of_a_missing_node_is_looked_at_after_the_quarantine() {
 }
 
 #[test]
-fn a_pod_that_ends_is_looked_at_when_it_should_have_gone() {
+fn a_terminating_pod_is_checked_after_the_deletion_delay() {
     let key = PodGcKey::Pod { namespace: "n".into(), name: "p".into() };
     assert_eq!(observed(&pod("", true), false), Some((key.clone(), DELETION_CHECK_DELAY)));
     assert_eq!(observed(&pod("here", true), false), Some((key, DELETION_CHECK_DELAY)));
@@ -59,13 +59,13 @@ fn a_pod_that_ends_is_looked_at_when_it_should_have_gone() {
 }
 
 #[test]
-fn a_node_out_of_service_is_looked_at_and_a_healthy_one_is_not() {
+fn only_out_of_service_nodes_are_checked() {
     assert_eq!(observed(&broken(), false), Some((PodGcKey::Node("here".into()), Duration::ZERO)));
     assert_eq!(observed(&parse(NODE), false), None);
 }
 
 #[test]
-fn pods_of_nodes_that_are_gone_are_lost_after_the_quarantine_only() {
+fn pods_of_deleted_nodes_are_orphaned_only_after_the_quarantine() {
     assert_eq!(orphan_reason(&pod("gone", false), None, true), Some(OrphanReason::NodeGone));
     assert_eq!(orphan_reason(&pod("gone", true), None, true), Some(OrphanReason::NodeGone));
     assert_eq!(orphan_reason(&pod("gone", true), None, false), None);
@@ -73,13 +73,13 @@ fn pods_of_nodes_that_are_gone_are_lost_after_the_quarantine_only() {
 }
 
 #[test]
-fn pods_without_a_node_are_lost_when_they_end() {
+fn terminating_unscheduled_pods_are_orphaned() {
     assert_eq!(orphan_reason(&pod("", true), None, false), Some(OrphanReason::Unscheduled));
     assert_eq!(orphan_reason(&pod("", false), None, false), None);
 }
 
 #[test]
-fn pods_that_end_on_a_node_out_of_service_are_lost() {
+fn terminating_pods_on_out_of_service_nodes_are_orphaned() {
     assert_eq!(orphan_reason(&pod("here", true), Some(&broken()), false), Some(OrphanReason::OutOfService));
     assert_eq!(orphan_reason(&pod("here", false), Some(&broken()), true), None);
     assert_eq!(orphan_reason(&pod("here", true), Some(&parse(NODE)), false), None);
@@ -89,7 +89,7 @@ fn pods_that_end_on_a_node_out_of_service_are_lost() {
 }
 
 #[test]
-fn a_lost_pod_fails_before_it_goes_and_says_why() {
+fn an_orphaned_pod_is_marked_failed_with_a_reason_before_deletion() {
     let patch = failed(&pod("gone", false), OrphanReason::NodeGone, 0).unwrap();
     assert_eq!(
         patch,

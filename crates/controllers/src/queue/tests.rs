@@ -11,7 +11,7 @@ fn queue() -> (WorkQueue<&'static str>, Instant) {
 }
 
 #[test]
-fn a_key_is_handed_out_once_however_often_it_is_added() {
+fn duplicate_additions_of_a_key_are_merged() {
     let (mut queue, now) = queue();
     queue.add("a", now, now);
     queue.add("b", now, now);
@@ -22,7 +22,7 @@ fn a_key_is_handed_out_once_however_often_it_is_added() {
 }
 
 #[test]
-fn a_key_that_changes_while_it_is_worked_on_comes_again_afterwards() {
+fn a_key_added_while_in_progress_is_requeued_afterwards() {
     let (mut queue, now) = queue();
     queue.add("a", now, now);
     assert_eq!(queue.take(now), Some("a"));
@@ -36,7 +36,7 @@ fn a_key_that_changes_while_it_is_worked_on_comes_again_afterwards() {
 }
 
 #[test]
-fn a_planned_key_waits_and_the_earlier_plan_wins() {
+fn a_delayed_key_waits_until_its_earliest_due_time() {
     let (mut queue, now) = queue();
     let later = now + Duration::from_secs(40);
     queue.add("a", later, now);
@@ -54,7 +54,7 @@ fn a_planned_key_waits_and_the_earlier_plan_wins() {
 }
 
 #[test]
-fn failures_wait_longer_and_longer_up_to_the_cap_and_success_forgets_them() {
+fn failures_back_off_exponentially_up_to_the_cap_and_reset_on_success() {
     let (mut queue, now) = queue();
     queue.add("a", now, now);
     let mut at = now;
@@ -75,7 +75,7 @@ fn failures_wait_longer_and_longer_up_to_the_cap_and_success_forgets_them() {
 }
 
 #[test]
-fn a_change_during_the_wait_after_a_failure_is_worked_on_at_once() {
+fn a_change_during_backoff_is_processed_immediately() {
     let (mut queue, now) = queue();
     queue.add("a", now, now);
     assert_eq!(queue.take(now), Some("a"));
@@ -86,7 +86,7 @@ fn a_change_during_the_wait_after_a_failure_is_worked_on_at_once() {
 }
 
 #[test]
-fn a_key_can_ask_to_come_again_after_a_while() {
+fn a_key_can_be_requeued_after_a_delay() {
     let (mut queue, now) = queue();
     queue.add("a", now, now);
     assert_eq!(queue.take(now), Some("a"));

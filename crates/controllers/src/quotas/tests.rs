@@ -5,7 +5,7 @@ use crate::api::ObjectChange;
 use crate::fake::{kind, parse};
 
 #[test]
-fn a_quota_whose_limits_are_not_known_is_counted_at_once() {
+fn a_new_or_changed_quota_is_recounted_immediately() {
     let fresh = parse(r#"{"spec":{"hard":{"pods":"1"}},"status":{}}"#);
     assert_eq!(recount_delay(&fresh), Duration::ZERO);
     let changed =
@@ -16,7 +16,7 @@ fn a_quota_whose_limits_are_not_known_is_counted_at_once() {
 }
 
 #[test]
-fn what_goes_away_or_ends_gives_back_and_what_comes_does_not() {
+fn deleted_and_finished_objects_release_quota_usage() {
     let pods = kind("", "v1", "Pod", "pods", true);
     let change = |text: &str, deleted| ObjectChange {
         object_ref: pods.object_ref("n", "p"),

@@ -18,7 +18,7 @@ fn created() -> Value {
 }
 
 #[test]
-fn an_active_namespace_without_the_certificate_is_given_it() {
+fn the_root_ca_config_map_is_created_in_active_namespaces() {
     let object = created();
     assert_eq!(object.str_at(&["data", "ca.crt"]), Some("PEM"));
     assert_eq!(object.str_at(&["metadata", "name"]), Some("kube-root-ca.crt"));
@@ -27,7 +27,7 @@ fn an_active_namespace_without_the_certificate_is_given_it() {
 }
 
 #[test]
-fn a_changed_certificate_is_put_right_and_what_else_is_on_the_object_stays() {
+fn a_changed_root_ca_is_restored_and_other_metadata_is_preserved() {
     let mut object = created();
     object.set_at(&["data", "ca.crt"], "other");
     object.set_at(&["data", "more"], "text");
@@ -38,7 +38,7 @@ fn a_changed_certificate_is_put_right_and_what_else_is_on_the_object_stays() {
 }
 
 #[test]
-fn an_own_description_is_left_and_a_missing_one_is_added() {
+fn a_custom_description_annotation_is_preserved_and_a_missing_one_is_added() {
     let mut object = created();
     object.set_at(&["metadata", "annotations", DESCRIPTION], "ours");
     assert_eq!(decide(ACTIVE, Some(object.clone())), ConfigMapWrite::Nothing);
@@ -47,7 +47,7 @@ fn an_own_description_is_left_and_a_missing_one_is_added() {
 }
 
 #[test]
-fn nothing_is_written_to_a_namespace_that_goes_away_or_is_gone() {
+fn the_root_ca_is_not_published_to_terminating_or_deleted_namespaces() {
     assert_eq!(decide(Some(r#"{"status":{"phase":"Terminating"}}"#), None), ConfigMapWrite::Nothing);
     assert_eq!(decide(None, None), ConfigMapWrite::Nothing);
 }

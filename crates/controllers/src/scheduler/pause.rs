@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn pauses_become_longer_and_end() {
+    async fn scheduling_pauses_grow_up_to_a_maximum_and_expire() {
         let now = Instant::now();
         let first = Pause::after(None, now);
         assert_eq!(first.left(now), Some(FIRST));

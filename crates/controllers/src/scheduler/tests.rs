@@ -37,7 +37,7 @@ fn wants(cpu: &str) -> String {
 }
 
 #[test]
-fn the_emptiest_node_that_has_room_comes_first() {
+fn the_least_allocated_feasible_node_is_preferred() {
     let on = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"large","containers":[{"name":"c","resources":{"requests":{"cpu":"3500m"}}}]}}"#;
     let cluster = cluster(&[SMALL, LARGE], &[on]);
     assert_eq!(tried(&cluster, &wants("100m")), Ok(vec!["small".to_owned(), "large".to_owned()]));
@@ -69,7 +69,7 @@ fn init_containers_overhead_and_the_number_of_pods_count() {
 }
 
 #[test]
-fn selectors_taints_and_ports_are_met() {
+fn scheduling_respects_node_selectors_taints_and_host_ports() {
     let tainted = r#"{"metadata":{"name":"tainted"},"spec":{"taints":[{"key":"gpu","value":"yes","effect":"NoSchedule"}]},"status":{"allocatable":{"pods":"10"}}}"#;
     let closed = r#"{"metadata":{"name":"closed"},"spec":{"unschedulable":true},"status":{"allocatable":{"pods":"10"}}}"#;
     let on = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"small","containers":[{"name":"c","ports":[{"hostPort":80,"protocol":"TCP"}]}]}}"#;
@@ -108,7 +108,7 @@ fn selectors_taints_and_ports_are_met() {
 }
 
 #[test]
-fn what_is_not_known_is_said() {
+fn unsupported_scheduling_features_are_reported() {
     for (spec, words) in [
         (
             r#"{"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z"}]}}}"#,
@@ -163,7 +163,7 @@ fn required_anti_affinity_of_a_pod_excludes_only_its_topology_domain() {
 }
 
 #[test]
-fn pods_of_others_are_left_alone() {
+fn only_pending_ungated_pods_of_the_default_scheduler_are_scheduled() {
     let pending = |spec: &str| is_pending(&parse(&format!(r#"{{"spec":{spec}}}"#)));
     assert!(pending(r#"{"schedulerName":"default-scheduler"}"#));
     assert!(!pending(r#"{"schedulerName":"mine"}"#));
@@ -173,7 +173,7 @@ fn pods_of_others_are_left_alone() {
 }
 
 #[test]
-fn devices_that_must_be_made_ready_are_waited_for() {
+fn binding_waits_for_device_binding_conditions() {
     let claim = |conditions: &str| {
         parse(&format!(
             r#"{{"metadata":{{"name":"c"}},"status":{{"allocation":{{"allocationTimestamp":"1970-01-01T00:01:40Z","devices":{{"results":[

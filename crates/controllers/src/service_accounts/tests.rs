@@ -2,7 +2,7 @@ use super::missing;
 use crate::fake::{kind, parse};
 
 #[test]
-fn an_active_namespace_without_the_account_is_given_one() {
+fn the_default_account_is_created_in_active_namespaces() {
     let accounts = kind("", "v1", "ServiceAccount", "serviceaccounts", true);
     let active = parse(r#"{"metadata":{"name":"n"},"status":{"phase":"Active"}}"#);
     let account = missing(Some(&active), None, &accounts, "n").unwrap();
@@ -13,7 +13,7 @@ fn an_active_namespace_without_the_account_is_given_one() {
 }
 
 #[test]
-fn nothing_is_made_in_a_namespace_that_has_it_or_goes_away_or_is_gone() {
+fn the_default_account_is_created_only_where_missing_and_in_active_namespaces() {
     let accounts = kind("", "v1", "ServiceAccount", "serviceaccounts", true);
     let active = parse(r#"{"metadata":{"name":"n"},"status":{"phase":"Active"}}"#);
     let terminating = parse(r#"{"metadata":{"name":"n"},"status":{"phase":"Terminating"}}"#);

@@ -90,7 +90,7 @@ fn custom_resources_come_after_the_built_in_groups() {
 }
 
 #[test]
-fn the_aggregated_form_holds_everything_at_once() {
+fn aggregated_discovery_lists_all_groups_versions_and_resources() {
     let served = Served::default();
     let core = aggregated_core(&served);
     let groups = core.list_at(&["items"]);
@@ -106,7 +106,7 @@ fn the_aggregated_form_holds_everything_at_once() {
 }
 
 #[test]
-fn the_core_group_names_the_server() {
+fn core_discovery_contains_the_server_address() {
     let document = core_versions("10.0.0.1:6443");
     let address = &document.list_at(&["serverAddressByClientCIDRs"])[0];
     assert_eq!(address.str_at(&["serverAddress"]), Some("10.0.0.1:6443"));
@@ -139,7 +139,7 @@ fn remote(group: &str, version: &str, priorities: (i64, i64), entry: Value) -> R
 }
 
 #[test]
-fn a_remote_version_stands_where_its_priority_says_and_hides_a_local_one() {
+fn an_aggregated_version_is_ordered_by_priority_and_replaces_a_local_one() {
     let served = Served::default();
     let rows = [custom("a.example.com", "v1", "things"), custom("a.example.com", "v2", "things")];
     let elsewhere = [
@@ -162,7 +162,7 @@ fn a_remote_version_stands_where_its_priority_says_and_hides_a_local_one() {
 }
 
 #[test]
-fn of_a_remote_document_only_what_is_known_is_passed_on() {
+fn unknown_fields_of_remote_discovery_documents_are_dropped() {
     let list = json(
         r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","freshness":"Stale","evil":1,"resources":[
             {"resource":"fischers","scope":"Namespaced","verbs":["get"],"shortNames":["f"],"evil":{"a":1},
@@ -180,7 +180,7 @@ fn of_a_remote_document_only_what_is_known_is_passed_on() {
 }
 
 #[test]
-fn a_document_that_is_another_says_nothing() {
+fn malformed_remote_discovery_documents_are_rejected() {
     let aggregated = |more: &str| {
         let text =
             format!(r#"{{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2"{more}}}"#);
@@ -227,7 +227,7 @@ fn a_document_that_is_another_says_nothing() {
 }
 
 #[test]
-fn the_old_list_of_resources_becomes_the_new_one() {
+fn a_legacy_api_resource_list_is_converted_to_aggregated_discovery() {
     let list = json(
         r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"g/v1","resources":[
             {"name":"fischers","singularName":"fischer","namespaced":true,"kind":"Fischer","verbs":["get","list"]},

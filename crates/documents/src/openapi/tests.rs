@@ -29,7 +29,7 @@ fn the_index_names_every_document_with_the_hash_of_its_content() {
 }
 
 #[test]
-fn documents_exist_for_what_is_served_only() {
+fn only_served_group_versions_have_an_openapi_document() {
     let documents = documents();
     assert!(documents.v3("apis/resource.k8s.io/v1beta1", OpenApiInputs::default()).is_none());
     assert!(
@@ -215,7 +215,7 @@ fn the_protobuf_form_holds_the_same_definitions_and_paths() {
 }
 
 #[test]
-fn documents_are_made_once() {
+fn openapi_documents_are_cached() {
     let documents = documents();
     assert!(std::sync::Arc::ptr_eq(
         &documents.v3("api/v1", OpenApiInputs::default()).unwrap(),
@@ -241,7 +241,7 @@ fn a_document_of_an_outdated_generation_is_not_cached() {
 }
 
 #[test]
-fn documents_of_other_servers_are_merged_and_nothing_of_ours_is_replaced() {
+fn aggregated_openapi_documents_are_merged_without_replacing_local_definitions() {
     let theirs = json::parse(
         br##"{"swagger":"2.0","paths":{"/apis/g/v1/things":{"get":{"schema":{"$ref":"#/definitions/Thing"}}},
             "/apis/other/v1/":{"get":{}},"/api/v1/namespaces":{"get":"theirs"}},
@@ -269,7 +269,7 @@ fn documents_of_other_servers_are_merged_and_nothing_of_ours_is_replaced() {
 
 /// Takes minutes if parts are inserted one by one.
 #[test]
-fn a_document_of_very_many_parts_is_cut_and_merged() {
+fn very_large_aggregated_openapi_documents_are_filtered_and_merged() {
     const MANY: usize = 300_000;
     let theirs = |prefix: &str| {
         let name = |i: usize| format!("{prefix}{i:06}");
@@ -290,7 +290,7 @@ fn a_document_of_very_many_parts_is_cut_and_merged() {
 }
 
 #[test]
-fn servers_that_know_version_2_alone_have_a_document_of_version_3() {
+fn openapi_v2_only_servers_get_a_converted_v3_document() {
     let theirs = json::parse(
         br##"{"swagger":"2.0","info":{"title":"t"},"paths":{"/apis/g/v1/things":{
             "parameters":[{"$ref":"#/parameters/pretty"},{"$ref":"#/parameters/gone"}],
@@ -336,7 +336,7 @@ fn servers_that_know_version_2_alone_have_a_document_of_version_3() {
 }
 
 #[test]
-fn what_grows_too_much_on_the_way_to_version_3_has_no_document() {
+fn documents_that_grow_too_large_when_converted_to_v3_are_omitted() {
     let schema = Value::map([("description", "d".repeat(10_000))]);
     let document = |types: usize, references: usize| {
         let types = Value::list((0..types).map(|i| format!("a/{i}")));
@@ -381,7 +381,7 @@ impl crd::CrdSource for Stored {
 }
 
 #[test]
-fn custom_kinds_say_what_every_kind_has_and_that_a_number_or_a_text_is_wanted() {
+fn custom_kinds_in_openapi_describe_common_fields_and_int_or_string() {
     let object = json::parse(
         br#"{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
         "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,

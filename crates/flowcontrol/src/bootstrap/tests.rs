@@ -58,7 +58,7 @@ fn a_mandatory_object_is_restored_whatever_its_annotation_says() {
 }
 
 #[test]
-fn the_exempt_level_may_hold_and_lend_seats() {
+fn changes_to_the_seats_of_the_exempt_level_are_preserved() {
     let level = maintained(FlowControlKind::PriorityLevel, "exempt");
     let mut changed = stored(&level, 3);
     changed.set_at(&["spec", "exempt", "nominalConcurrencyShares"], 40_i64);

@@ -61,7 +61,7 @@ fn get_pods(user: &User) -> RequestDigest<'_> {
 }
 
 #[test]
-fn seats_are_shared_as_kubernetes_shares_them() {
+fn nominal_seats_match_kubernetes() {
     let (controller, _) = configured();
     // 245 shares: 600 * shares / 245, rounded up; lendable parts rounded to the nearest.
     assert_eq!(limits(&controller, "catch-all"), (13, 13, 613, 30));
@@ -76,7 +76,7 @@ fn seats_are_shared_as_kubernetes_shares_them() {
 }
 
 #[test]
-fn a_busy_level_borrows_what_idle_ones_lend() {
+fn a_busy_level_borrows_lendable_seats_of_idle_levels() {
     let (mut controller, classifier) = configured();
     let alice = User::named("alice").in_groups(["system:authenticated"]);
     let class = classifier.classify(&get_pods(&alice));
@@ -97,7 +97,7 @@ fn a_busy_level_borrows_what_idle_ones_lend() {
 }
 
 #[test]
-fn what_exempt_requests_use_is_taken_from_the_others() {
+fn seats_used_by_exempt_requests_are_taken_from_other_levels() {
     let (mut controller, classifier) = configured();
     let admin = User::named("admin").in_groups(["system:masters"]);
     let class = classifier.classify(&get_pods(&admin));
@@ -111,7 +111,7 @@ fn what_exempt_requests_use_is_taken_from_the_others() {
 }
 
 #[test]
-fn a_deleted_level_drains_before_it_goes_and_its_schemas_are_dangling() {
+fn a_deleted_priority_level_drains_and_its_flow_schemas_are_dangling() {
     let (mut controller, classifier) = configured();
     let alice = User::named("alice").in_groups(["system:authenticated"]);
     let class = classifier.classify(&get_pods(&alice));
@@ -136,7 +136,7 @@ fn a_deleted_level_drains_before_it_goes_and_its_schemas_are_dangling() {
 }
 
 #[test]
-fn conditions_that_are_right_are_not_written_again() {
+fn up_to_date_flow_schema_conditions_are_not_rewritten() {
     let (_, mut schemas) = bootstrap_objects();
     let (levels, _) = bootstrap_objects();
     let mut controller: PriorityLevelController<Silent> = PriorityLevelController::new(600, Duration::ZERO);
@@ -148,7 +148,7 @@ fn conditions_that_are_right_are_not_written_again() {
 }
 
 #[test]
-fn the_mandatory_objects_are_there_even_if_nothing_is_stored() {
+fn mandatory_flow_control_objects_apply_even_if_not_stored() {
     let mut controller: PriorityLevelController<Silent> = PriorityLevelController::new(600, Duration::ZERO);
     let classifier = controller.configure(Duration::ZERO, Vec::new(), Vec::new()).classifier;
     let admin = User::named("admin").in_groups(["system:masters"]);

@@ -41,7 +41,7 @@ fn the_fast_path_is_refused_while_more_requests_are_present_than_seats() {
 }
 
 #[test]
-fn a_closed_fast_path_occupies_the_seats_of_those_who_are_still_on_it() {
+fn requests_still_on_a_closed_fast_path_keep_occupying_their_seats() {
     let fast = FastPath::default();
     fast.open(16);
     assert!(fast.enter(0, 1) && fast.enter(1, 1));
@@ -55,7 +55,7 @@ fn a_closed_fast_path_occupies_the_seats_of_those_who_are_still_on_it() {
 }
 
 #[test]
-fn the_most_seats_in_use_are_reported_once() {
+fn the_seat_high_watermark_is_reset_when_read() {
     let fast = FastPath::default();
     fast.open(64);
     assert!(fast.enter(0, 1) && fast.enter(0, 1) && !fast.leave(0, MICROSECOND));
@@ -87,7 +87,7 @@ fn counters_add_up_over_all_threads() {
 
 /// A waiter notices that a seat becomes free, in any interleaving of leaving and closing.
 #[test]
-fn a_seat_that_is_given_back_while_the_fast_path_closes_is_seen_by_one_of_both() {
+fn a_seat_released_while_the_fast_path_closes_is_never_missed() {
     for _ in 0..2000 {
         let fast = Arc::new(FastPath::default());
         fast.open(8);

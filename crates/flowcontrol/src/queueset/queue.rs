@@ -165,7 +165,7 @@ mod tests {
     use super::QueuesByIndex;
 
     #[test]
-    fn near_and_far_queues_are_visited_in_order_and_round() {
+    fn queues_are_visited_in_index_order_and_wrap_around() {
         let mut queues = QueuesByIndex::default();
         for index in [3, 5000, 1023, 0, 1024, 3] {
             queues.get_or_add(index).executing += 1;

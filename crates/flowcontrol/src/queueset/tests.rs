@@ -100,7 +100,7 @@ fn virtual_time_and_charges_are_as_computed_by_hand() {
 }
 
 #[test]
-fn a_queue_that_was_idle_has_saved_nothing_up() {
+fn an_idle_queue_accumulates_no_credit() {
     let mut level = ActiveLevel::new(queuing(2, 10), 1);
     let busy = level.executes(0, "busy", 0, 1);
     level.waits(1, "next", 0, 1);
@@ -145,7 +145,7 @@ fn a_request_waits_in_the_shortest_queue_of_its_hand() {
 }
 
 #[test]
-fn a_full_queue_refuses_and_a_free_seat_does_not() {
+fn a_request_is_rejected_when_its_queue_is_full() {
     let mut level = ActiveLevel::new(queuing(1, 1), 1);
     let first = level.executes(0, "a", 0, 1);
     level.waits(0, "b", 0, 1);
@@ -176,7 +176,7 @@ fn a_level_without_queues_refuses_what_does_not_fit() {
 }
 
 #[test]
-fn without_seats_a_rejecting_level_passes_one_request_at_a_time_and_a_queueing_one_none() {
+fn without_seats_a_rejecting_level_runs_one_request_and_a_queuing_level_none() {
     let mut level = ActiveLevel::new(Queuing::Reject, 0);
     let only = level.executes(0, "a", 0, 1);
     assert!(matches!(level.start(0, "b", 0, WorkEstimate::ONE_SEAT), ArrivalDecision::Rejected(_)));
@@ -191,7 +191,7 @@ fn without_seats_a_rejecting_level_passes_one_request_at_a_time_and_a_queueing_o
 }
 
 #[test]
-fn an_exempt_level_has_no_limit_and_its_use_is_known() {
+fn an_exempt_level_has_no_limit_and_reports_its_usage() {
     let mut level = ActiveLevel::new(Queuing::Exempt, 0);
     for _ in 0..100 {
         level.executes(0, "a", 0, 10);
@@ -257,7 +257,7 @@ fn a_suspended_request_gives_its_seats_up_and_comes_back_through_its_queue() {
 }
 
 #[test]
-fn queues_that_are_no_longer_wanted_drain() {
+fn removed_queues_drain_before_they_disappear() {
     let mut level = ActiveLevel::new(queuing(4, 10), 1);
     let a = level.executes(0, "a", 3, 1);
     level.waits(0, "b", 3, 1);
@@ -272,7 +272,7 @@ fn queues_that_are_no_longer_wanted_drain() {
 }
 
 #[test]
-fn more_seats_let_waiting_requests_go_at_once() {
+fn increasing_the_seats_dispatches_waiting_requests_immediately() {
     let mut level = ActiveLevel::new(queuing(1, 10), 1);
     level.executes(0, "a", 0, 1);
     level.waits(0, "b", 0, 1);
@@ -359,7 +359,7 @@ fn the_fast_path_is_in_the_statistics_of_the_level() {
 }
 
 #[test]
-fn a_long_request_on_the_fast_path_does_not_count_as_many() {
+fn a_long_fast_path_request_counts_as_one_seat_in_the_statistics() {
     let mut level = ActiveLevel::new(queuing(4, 10), 16);
     let fast = Arc::clone(level.set.fast_path());
     assert!(fast.enter(0, 1));
@@ -372,7 +372,7 @@ fn a_long_request_on_the_fast_path_does_not_count_as_many() {
 }
 
 #[test]
-fn what_is_counted_about_schemas_that_are_gone_is_bounded() {
+fn statistics_of_deleted_flow_schemas_are_bounded() {
     let mut level = ActiveLevel::new(queuing(1, 10), 1);
     for number in 0..2000 {
         level.set.retire_flows();

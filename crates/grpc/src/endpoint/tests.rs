@@ -13,7 +13,7 @@ fn endpoints_are_urls_with_a_host_and_a_port() {
 }
 
 #[test]
-fn other_texts_are_rejected_with_a_reason() {
+fn invalid_endpoints_are_rejected_with_a_reason() {
     for (url, why) in [
         ("127.0.0.1:2379", "its scheme must be http, https or unix"),
         ("ftp://127.0.0.1:2379", "its scheme must be http, https or unix"),

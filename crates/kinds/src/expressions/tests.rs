@@ -18,7 +18,7 @@ fn first_line(outcome: Result<(), String>) -> String {
 }
 
 #[test]
-fn only_what_is_offered_can_be_used() {
+fn expressions_can_use_only_declared_variables() {
     assert_eq!(compile("params.x == 1", ALL, Returns::Bool), Ok(()));
     let none = OptionalVariables::default();
     assert_eq!(
@@ -31,7 +31,7 @@ fn only_what_is_offered_can_be_used() {
 }
 
 #[test]
-fn the_type_of_the_value_is_checked() {
+fn the_result_type_of_an_expression_is_checked() {
     assert_eq!(compile("object.x", ALL, Returns::Bool), Err("must evaluate to bool but got dyn".to_owned()));
     assert_eq!(
         compile("1", ALL, Returns::StringOrNull),
@@ -49,7 +49,7 @@ fn fields_of_the_request_are_typed() {
 }
 
 #[test]
-fn a_variable_is_known_to_what_comes_after_it() {
+fn a_policy_variable_is_visible_to_later_expressions_only() {
     let compiler = Compiler::composed();
     assert!(compiler.variable("b", "variables.a + 1", ALL, Age::New).is_err());
     compiler.variable("a", "1", ALL, Age::New).unwrap();
@@ -61,7 +61,7 @@ fn a_variable_is_known_to_what_comes_after_it() {
 }
 
 #[test]
-fn environments_of_one_shape_agree_on_their_variables() {
+fn a_compiled_expression_runs_in_another_environment_of_the_same_shape() {
     let compiled = Compiler::composed().compile("object == 3", ALL, Returns::Bool, Age::New).unwrap();
     let env = Compiler::composed().env(ALL, Age::Stored);
     let activation = Activation::new(&env).with("object", Val::Int(3));
@@ -69,7 +69,7 @@ fn environments_of_one_shape_agree_on_their_variables() {
 }
 
 #[test]
-fn expressions_are_checked_against_what_objects_look_like() {
+fn policy_expressions_are_type_checked_against_the_schemas_of_matched_kinds() {
     let types = |kind: &str, group: &str| {
         let schema = schema::of(group, "v1", kind).unwrap();
         std::sync::Arc::new(super::KindTypes::new(kind, schema::Link::Node(schema)))
@@ -95,7 +95,7 @@ fn expressions_are_checked_against_what_objects_look_like() {
 
 /// `runtime.RawExtension` and `meta.v1.FieldsV1` are objects without fields; quantities and arbitrary JSON have no type.
 #[test]
-fn what_has_no_schema_has_no_fields() {
+fn types_without_a_schema_have_no_fields_in_expressions() {
     let check = |kind: &str, group: &str, expression: &str| {
         let schema = schema::of(group, "v1", kind).unwrap();
         let types = std::sync::Arc::new(super::KindTypes::new(kind, schema::Link::Node(schema)));
@@ -117,7 +117,7 @@ fn what_has_no_schema_has_no_fields() {
 
 /// Expressions that can succeed at run time pass; references to fields that cannot exist are reported.
 #[test]
-fn tolerant_types_have_only_what_is_certain() {
+fn tolerant_types_accept_uncertain_fields_and_reject_undefined_ones() {
     let check = |kind: &str, expression: &str| {
         let schema = schema::of("", "v1", kind).unwrap();
         let types = super::KindTypes::tolerant(kind, schema::Link::Node(schema));

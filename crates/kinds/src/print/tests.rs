@@ -29,7 +29,7 @@ fn own_columns(group: &str, kind: &str) -> usize {
 
 /// Each case is two lines: an object, and the cells kube-apiserver prints for it.
 #[test]
-fn rows_are_those_of_kubernetes() {
+fn table_rows_match_kubernetes() {
     let lines: Vec<&str> = include_str!("cases.txt").lines().collect();
     assert_eq!(lines.len() % 2, 0);
     let mut wrong = Vec::new();
@@ -49,7 +49,7 @@ fn rows_are_those_of_kubernetes() {
 
 /// Each line is a kind and its columns: group;kind;name|type|format|priority;...
 #[test]
-fn columns_are_those_of_kubernetes() {
+fn table_columns_match_kubernetes() {
     for line in include_str!("columns.txt").lines() {
         let mut parts = line.split(';');
         let (group, kind) = (parts.next().unwrap(), parts.next().unwrap());
@@ -114,7 +114,7 @@ fn custom_resource_definitions_list_their_served_versions() {
 }
 
 #[test]
-fn api_services_say_whether_they_are_available() {
+fn api_service_rows_show_availability() {
     let table = table("apiregistration.k8s.io", "APIService");
     let cells_of = |text: &str| table.row(&parse(text), NOW);
     assert_eq!(cells_of(r#"{"metadata":{"name":"v1."}}"#), cells!["v1.", "Local", "Unknown", "<unknown>"]);

@@ -65,7 +65,7 @@ fn a_status_sent_with_a_new_object_is_dropped() {
 }
 
 #[test]
-fn an_update_keeps_status_and_grows_the_generation_only_for_what_is_watched() {
+fn an_update_preserves_status_and_increments_generation_only_on_spec_changes() {
     let old = r#"{"metadata":{"generation":4},"spec":{"replicas":1},"status":{"replicas":1}}"#;
     let same = updated(
         "apps",
@@ -89,7 +89,7 @@ fn an_update_keeps_status_and_grows_the_generation_only_for_what_is_watched() {
 }
 
 #[test]
-fn endpoint_slices_watch_everything_but_other_metadata() {
+fn endpoint_slice_generation_increments_on_label_and_endpoint_changes() {
     let old = r#"{"metadata":{"generation":1},"endpoints":[{"addresses":["1.2.3.4"]}]}"#;
     let generation = |new: &str| {
         updated("discovery.k8s.io", "EndpointSlice", new, old).int_at(&["metadata", "generation"])
@@ -106,7 +106,7 @@ fn endpoint_slices_watch_everything_but_other_metadata() {
 }
 
 #[test]
-fn a_status_update_changes_status_and_what_metadata_the_kind_allows() {
+fn a_status_update_changes_status_and_only_permitted_metadata() {
     let old = r#"{"metadata":{"generation":2,"labels":{"a":"b"},"finalizers":["f/x"]},"spec":{"a":1},"status":{"b":1}}"#;
     let new = r#"{"metadata":{"labels":{"c":"d"},"annotations":{"e":"f"}},"spec":{"a":2},"status":{"b":2}}"#;
     let replica_set = status_updated("apps", "ReplicaSet", new, old);
@@ -156,7 +156,7 @@ fn namespaces_start_active_with_their_finalizer_and_keep_their_finalizers() {
 }
 
 #[test]
-fn signing_requests_record_who_asks_and_decisions_come_through_approval() {
+fn signing_requests_record_the_requester_and_are_decided_only_through_approval() {
     let csr = "CertificateSigningRequest";
     let new = created(
         "certificates.k8s.io",
@@ -188,7 +188,7 @@ fn signing_requests_record_who_asks_and_decisions_come_through_approval() {
 }
 
 #[test]
-fn volumes_remember_when_their_phase_changed() {
+fn persistent_volumes_record_their_last_phase_transition_time() {
     let new = created("", "PersistentVolume", r#"{"metadata":{},"status":{"phase":"Bound"}}"#);
     assert_eq!(
         text(&new),
@@ -211,7 +211,7 @@ fn volumes_remember_when_their_phase_changed() {
 }
 
 #[test]
-fn the_two_ways_to_name_a_data_source_agree() {
+fn data_source_and_data_source_ref_stay_in_sync() {
     let source = |text: &str| {
         let claim = created("", "PersistentVolumeClaim", &format!(r#"{{"metadata":{{}},"spec":{text}}}"#));
         claim.at(&["spec"]).map(super::tests::text)
@@ -249,7 +249,7 @@ fn fields_of_features_that_are_off_are_dropped_unless_in_use() {
 }
 
 #[test]
-fn pods_get_a_phase_and_a_class_of_service() {
+fn new_pods_get_a_phase_and_a_qos_class() {
     let class = |resources: &str| {
         let pod = created(
             "",
@@ -311,7 +311,7 @@ fn pods_have_a_grace_period_when_a_kubelet_runs_them() {
 }
 
 #[test]
-fn ephemeral_containers_and_resources_change_alone() {
+fn ephemeral_container_and_resize_updates_change_only_their_own_fields() {
     let old = object(
         r#"{"metadata":{"generation":1,"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"x","resources":{}}]},"status":{"phase":"Running"}}"#,
     );
@@ -360,7 +360,7 @@ fn crds_record_the_versions_that_objects_were_stored_in() {
 }
 
 #[test]
-fn small_rules_of_single_kinds() {
+fn service_accounts_secrets_api_services_and_taint_rules_are_prepared_as_in_kubernetes() {
     let account =
         created("", "ServiceAccount", r#"{"secrets":[{"name":"s","kind":"Secret","namespace":"n"}]}"#);
     assert_eq!(text(&account), r#"{"secrets":[{"name":"s"}]}"#);
@@ -381,7 +381,7 @@ fn small_rules_of_single_kinds() {
 }
 
 #[test]
-fn what_kinds_allow_is_what_kubernetes_allows() {
+fn create_on_update_and_propagation_defaults_match_kubernetes() {
     assert!(allow_create_on_update(strategy("", "Service")));
     assert!(allow_create_on_update(strategy("rbac.authorization.k8s.io", "Role")));
     assert!(!allow_create_on_update(strategy("", "ConfigMap")));
@@ -403,7 +403,7 @@ fn kinds_have_a_strategy_exactly_if_they_are_stored() {
 }
 
 #[test]
-fn a_hook_with_only_a_dropped_signal_is_dropped_too() {
+fn a_lifecycle_left_empty_by_a_dropped_stop_signal_is_dropped() {
     let pod = |lifecycle: &str| {
         let text = format!(r#"{{"metadata":{{}},"spec":{{"containers":[{{"lifecycle":{lifecycle}}}]}}}}"#);
         created("", "Pod", &text).at(&["spec", "containers"]).map(text_of_first).unwrap_or_default()
@@ -418,7 +418,7 @@ fn text_of_first(list: &Value) -> String {
 }
 
 #[test]
-fn slices_count_changes_to_fields_that_are_dropped() {
+fn resource_slice_generation_increments_even_if_the_changed_field_is_dropped() {
     let old = r#"{"metadata":{"generation":1},"spec":{"driver":"d"}}"#;
     let new = r#"{"metadata":{},"spec":{"driver":"d","partitionTypeAttribute":"a"}}"#;
     let new = updated("resource.k8s.io", "ResourceSlice", new, old);

@@ -83,7 +83,7 @@ fn widget(spec: &str) -> Value {
 }
 
 #[test]
-fn a_new_kind_is_complete_with_its_row() {
+fn a_table_row_is_sufficient_to_add_a_kind() {
     let row = row_of(GROUPS, &GroupKind::new("example.com", "Widget")).unwrap();
     let behavior = &row.behavior;
 

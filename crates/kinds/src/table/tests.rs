@@ -129,7 +129,7 @@ fn a_deleted_taint_rule_is_answered_with_itself_before_v1_only() {
 
 /// Compares with the directories in Kubernetes' own test of storage paths.
 #[test]
-fn directories_are_those_of_kubernetes() {
+fn storage_directories_match_kubernetes() {
     let unusual: Vec<_> = all()
         .filter(|row| row.directory().is_some_and(|directory| directory != row.plural))
         .map(|row| (row.group, row.plural, row.directory().unwrap()))
@@ -203,7 +203,7 @@ fn every_kind_that_only_subresources_take_is_listed() {
 }
 
 #[test]
-fn every_stored_kind_has_rules() {
+fn every_stored_kind_has_validation_rules() {
     let without: Vec<&str> = all()
         .filter(|row| row.behavior.rules.is_none() && row.behavior.strategy.is_some())
         .map(|row| row.kind)
@@ -212,7 +212,7 @@ fn every_stored_kind_has_rules() {
 }
 
 #[test]
-fn versions_that_are_converted_are_not_the_stored_one() {
+fn the_storage_version_of_a_kind_needs_no_conversion() {
     let converted: Vec<(&str, &str)> = all()
         .flat_map(|row| row.versions.iter().map(move |version| (row, version)))
         .filter(|(_, version)| version.conversion.is_some())

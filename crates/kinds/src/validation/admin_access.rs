@@ -45,7 +45,7 @@ mod tests {
     use crate::validation::admin_access::{allowed_by, requesting_field};
 
     #[test]
-    fn the_first_request_that_asks_is_named_in_claims_and_templates() {
+    fn the_first_device_request_with_admin_access_is_named_in_claims_and_templates() {
         let kind = |kind: &str| GroupKind::new("resource.k8s.io", kind);
         let spec = r#"{"devices":{"requests":[{"name":"a","exactly":{}},{"name":"b","exactly":{"adminAccess":true}}]}}"#;
         let claim = parse(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap();
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_asks_when_it_first_gains_a_result() {
+    fn a_status_requests_admin_access_when_it_first_gains_such_a_result() {
         let kind = GroupKind::new("resource.k8s.io", "ResourceClaim");
         let none = parse(b"{}").unwrap();
         let some =
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn either_label_allows_it_if_it_is_true() {
+    fn either_namespace_label_set_to_true_allows_admin_access() {
         let namespace = |label: &str, value: &str| {
             parse(format!(r#"{{"metadata":{{"labels":{{"{label}":"{value}"}}}}}}"#).as_bytes()).unwrap()
         };

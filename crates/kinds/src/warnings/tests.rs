@@ -8,7 +8,7 @@ fn warned(group: &str, kind: &str, object: &str) -> Vec<String> {
 }
 
 #[test]
-fn addresses_in_other_than_canonical_form_are_pointed_out() {
+fn non_canonical_ip_addresses_produce_warnings() {
     let slice = r#"{"metadata":{},"addressType":"IPv6","endpoints":[{"addresses":["2001:DB8::1"]}]}"#;
     assert_eq!(
         warned("discovery.k8s.io", "EndpointSlice", slice),
@@ -27,7 +27,7 @@ fn addresses_in_other_than_canonical_form_are_pointed_out() {
 }
 
 #[test]
-fn a_pod_template_is_looked_at_again_only_when_it_changed() {
+fn pod_template_warnings_are_repeated_only_when_the_template_changes() {
     let kind = GroupKind::new("apps", "Deployment");
     let with = |generation: u8| {
         let text = format!(
@@ -42,7 +42,7 @@ fn a_pod_template_is_looked_at_again_only_when_it_changed() {
 }
 
 #[test]
-fn rules_that_name_reviews_have_no_effect() {
+fn webhook_rules_for_excluded_resources_produce_warnings() {
     let hook = r#"{"metadata":{"name":"w"},"webhooks":[{"rules":[{"apiGroups":["authorization.k8s.io"],"resources":["subjectaccessreviews","pods"]}]}]}"#;
     assert_eq!(
         warned("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", hook),
@@ -61,7 +61,7 @@ fn rules_that_name_reviews_have_no_effect() {
 }
 
 #[test]
-fn requests_above_limits_are_pointed_out() {
+fn a_quota_with_requests_above_limits_produces_a_warning() {
     assert_eq!(
         warned("", "ResourceQuota", r#"{"spec":{"hard":{"cpu":"4","limits.cpu":"2"}}}"#),
         ["ResourceQuota cpu (4) should be less than limits.cpu (2)"]

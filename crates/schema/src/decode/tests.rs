@@ -124,7 +124,7 @@ fn an_error_of_a_types_own_decoder_beats_an_earlier_one() {
 }
 
 #[test]
-fn of_two_values_of_the_wrong_type_the_first_in_the_text_is_reported() {
+fn the_first_type_error_in_the_text_is_reported() {
     let kind = "json: cannot unmarshal number into Go struct field Pod.TypeMeta.kind of type string";
     let host = "json: cannot unmarshal number into Go struct field PodSpec.spec.hostname of type string";
     refused("v1/Pod", r#"{"kind":1,"spec":{"hostname":2}}"#, kind);
@@ -174,7 +174,7 @@ fn unknown_fields_are_named_by_path_and_dropped() {
 }
 
 #[test]
-fn names_match_by_case() {
+fn field_names_are_case_sensitive() {
     assert_eq!(decode("v1/ConfigMap", r#"{"Data":{"a":"b"}}"#).1.unknown, ["Data"]);
 }
 
@@ -282,7 +282,7 @@ fn raw_json_is_preserved() {
 }
 
 #[test]
-fn the_unions_of_custom_resource_schemas_take_either() {
+fn crd_schema_unions_accept_both_of_their_forms() {
     let of = "apiextensions.k8s.io/v1/CustomResourceDefinition";
     let wrap = |props: &str| {
         format!(r#"{{"spec":{{"versions":[{{"name":"v1","schema":{{"openAPIV3Schema":{props}}}}}]}}}}"#)

@@ -94,7 +94,7 @@ fn many_operations_on_one_long_map_are_refused_early() {
 }
 
 #[test]
-fn a_new_document_is_no_deeper_than_one_that_is_read() {
+fn a_json_patch_result_has_the_depth_limit_of_json() {
     let nested = |depth: usize| (0..depth).fold(Value::Null, |inner, _| Value::list([inner]));
     let replaced = |depth: usize| {
         let operation = Value::map([("op", "replace".into()), ("path", "".into()), ("value", nested(depth))]);
@@ -130,7 +130,7 @@ fn many_keys_are_added_and_removed_in_one_patch() {
 }
 
 #[test]
-fn keys_that_are_retained_are_looked_up() {
+fn a_strategic_merge_handles_many_retained_keys_quickly() {
     let all = Value::list((0..200_000).map(|i| format!("r{i:06}")));
     let data = Value::map((0..200_000).map(|i| (format!("k{i:06}"), "v")));
     let patch = Value::map([("data", Value::map([("$retainKeys", all)]))]);

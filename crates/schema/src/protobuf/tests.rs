@@ -117,7 +117,7 @@ fn collect<'a>(layout: &'a Layout, names: &mut BTreeSet<&'a str>) {
 }
 
 #[test]
-fn every_word_of_the_table_is_a_field() {
+fn every_entry_of_the_protobuf_table_is_a_schema_field() {
     let lines = include_str!("../../data/protobuf.txt").lines().filter(|line| !line.starts_with('#'));
     for line in lines {
         let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -217,7 +217,7 @@ fn repeated_messages_are_merged_and_of_repeated_scalars_the_last_counts() {
 }
 
 #[test]
-fn entries_without_key_or_value_are_zero() {
+fn protobuf_map_entries_without_key_or_value_decode_to_zero_values() {
     let raw = [field(2, field(1, "k")), field(2, field(2, "v"))].concat();
     becomes("v1", "ConfigMap", &raw, r#"{"data":{"":"v","k":""}}"#);
     let quota = field(2, field(1, field(1, "pods")));
@@ -225,7 +225,7 @@ fn entries_without_key_or_value_are_zero() {
 }
 
 #[test]
-fn numbers_may_be_packed() {
+fn packed_and_unpacked_protobuf_numbers_decode_alike() {
     let groups = |groups: Vec<u8>| field(2, field(14, groups));
     let expected = r#"{"spec":{"securityContext":{"supplementalGroups":[1,300]}}}"#;
     becomes("v1", "Pod", &groups(field(4, [varint(1), varint(300)].concat())), expected);
@@ -240,7 +240,7 @@ fn bytes_that_are_not_utf8_become_replacement_characters() {
 }
 
 #[test]
-fn times_are_texts() {
+fn protobuf_times_decode_to_rfc3339_text() {
     let created = |time: &[u8]| tree("v1", "ConfigMap", &field(1, field(8, time)));
     let text = |text: &str| Ok(format!(r#"{{"metadata":{{"creationTimestamp":"{text}"}}}}"#));
     assert_eq!(created(b""), text("0001-01-01T00:00:00Z"));
@@ -265,7 +265,7 @@ fn micro_times_have_six_digits() {
 }
 
 #[test]
-fn quantities_are_checked() {
+fn invalid_protobuf_quantities_are_rejected() {
     let quota = |quantity: &[u8]| {
         let entry = [field(1, "pods"), field(2, quantity)].concat();
         tree("v1", "ResourceQuota", &field(2, field(1, entry)))
@@ -277,7 +277,7 @@ fn quantities_are_checked() {
 }
 
 #[test]
-fn a_number_or_text_is_one_of_the_two() {
+fn int_or_string_is_decoded_by_its_type() {
     let port = |target: &[u8]| tree("v1", "Service", &field(2, field(1, field(4, target))));
     let spec = |target: &str| Ok(format!(r#"{{"spec":{{"ports":[{{"targetPort":{target}}}]}}}}"#));
     assert_eq!(port(b""), spec("0"));
@@ -287,7 +287,7 @@ fn a_number_or_text_is_one_of_the_two() {
 }
 
 #[test]
-fn raw_json_is_parsed() {
+fn raw_extensions_in_protobuf_are_parsed_as_json() {
     let data = |raw: &[u8]| tree("apps/v1", "ControllerRevision", &field(2, raw));
     assert_eq!(data(b"").as_deref(), Ok(r#"{"data":null}"#));
     assert_eq!(data(&field(1, r#"{"a":[1]}"#)).as_deref(), Ok(r#"{"data":{"a":[1]}}"#));
@@ -300,7 +300,7 @@ fn raw_json_is_parsed() {
 }
 
 #[test]
-fn floats_are_numbers_of_json() {
+fn protobuf_doubles_decode_to_json_numbers() {
     let minimum = |number: f64| {
         let schema = [varint(11 << 3 | 1), number.to_le_bytes().to_vec()].concat();
         let raw = field(2, field(7, field(4, field(1, schema))));
@@ -317,7 +317,7 @@ fn floats_are_numbers_of_json() {
 }
 
 #[test]
-fn trees_are_no_deeper_than_those_of_json() {
+fn protobuf_objects_have_the_same_depth_limit_as_json() {
     let nested = |levels: usize| {
         // Nests `not` in `not` in `not`…
         let schema = (1..levels).fold(Vec::new(), |inner, _| field(28, inner));

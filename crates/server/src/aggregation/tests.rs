@@ -31,7 +31,7 @@ fn lines(headers: &HeaderMap) -> Vec<String> {
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 #[test]
-fn what_a_client_says_about_itself_does_not_go_on() {
+fn identity_and_hop_by_hop_headers_of_the_client_are_not_forwarded() {
     let proxy = FrontProxy { username_headers: vec!["X-Who".into()], ..FrontProxy::default() };
     let received = headers(&[
         ("accept", "application/json"),
@@ -65,7 +65,7 @@ fn what_a_client_says_about_itself_does_not_go_on() {
 }
 
 #[test]
-fn nor_does_it_in_what_comes_after_the_body() {
+fn identity_and_hop_by_hop_trailers_of_the_client_are_not_forwarded() {
     let proxy = FrontProxy { username_headers: vec!["X-Who".into()], ..FrontProxy::default() };
     let trailers = [
         ("digest", "sha-256=x"),
@@ -82,7 +82,7 @@ fn nor_does_it_in_what_comes_after_the_body() {
 }
 
 #[test]
-fn an_upgrade_keeps_its_headers_and_loses_its_token() {
+fn upgrade_headers_are_forwarded_without_the_websocket_bearer_token() {
     let received = headers(&[
         ("connection", "Upgrade"),
         ("upgrade", "websocket"),
@@ -127,7 +127,7 @@ fn identity_headers_carry_the_user_and_refuse_a_name_that_would_arrive_changed()
 }
 
 #[test]
-fn an_answer_says_nothing_about_connections_and_origins() {
+fn connection_and_cors_headers_of_aggregated_servers_are_removed() {
     let received = headers(&[
         ("content-type", "application/json"),
         ("content-length", "2"),

@@ -60,7 +60,7 @@ fn secret() -> Value {
 }
 
 #[tokio::test]
-async fn nothing_above_the_level_reaches_the_log() {
+async fn audit_events_contain_only_the_objects_their_level_allows() {
     for (level, request, response) in
         [("Metadata", false, false), ("Request", true, false), ("RequestResponse", true, true)]
     {
@@ -93,7 +93,7 @@ async fn managed_fields_are_left_out_where_the_policy_says_so() {
 }
 
 #[tokio::test]
-async fn the_first_value_of_an_annotation_stays() {
+async fn an_audit_annotation_keeps_its_first_value() {
     let log = AuditLog::new("[{level: Metadata}]");
     let record = log.record(&Method::GET, "/version");
     record.annotate("a/b", "first");
@@ -105,7 +105,7 @@ async fn the_first_value_of_an_annotation_stays() {
 }
 
 #[tokio::test]
-async fn an_answer_that_goes_on_is_complete_when_it_ends() {
+async fn a_streaming_response_is_audited_as_complete_when_it_ends() {
     let log = AuditLog::new("[{level: Metadata, omitStages: [RequestReceived]}]");
     let record = log.record(&Method::GET, "/api/v1/pods");
     record.received().await.unwrap();
@@ -120,7 +120,7 @@ async fn an_answer_that_goes_on_is_complete_when_it_ends() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_stage_of_its_own() {
+async fn a_panic_is_audited_in_the_panic_stage() {
     let log = AuditLog::new("[{level: Metadata}]");
     let record = log.record(&Method::GET, "/version");
     record.panicked("boom").await;
@@ -131,7 +131,7 @@ async fn a_panic_is_a_stage_of_its_own() {
 }
 
 #[test]
-fn addresses_come_from_proxies_and_end_with_the_connection() {
+fn source_ips_list_forwarded_addresses_and_then_the_connections_address() {
     let check = |forwarded: &str, real: &str, expected: &[&str]| {
         let mut headers = HeaderMap::new();
         headers.insert("x-forwarded-for", HeaderValue::from_str(forwarded).unwrap());

@@ -73,7 +73,7 @@ fn ends(params: &mut CertificateParams, at: i64) {
 }
 
 #[test]
-fn an_authority_vouches_within_its_time() {
+fn a_certificate_authority_is_trusted_only_within_its_validity_period() {
     assert_eq!(vouches(|_| {}), Ok(()));
     assert_eq!(vouches(|params| ends(params, NOW)), Ok(()));
     assert!(matches!(vouches(|params| ends(params, NOW - 1)), Err(CertificateRejection::OutOfTime(_))));
@@ -82,7 +82,7 @@ fn an_authority_vouches_within_its_time() {
 }
 
 #[test]
-fn an_authority_vouches_if_it_may_sign() {
+fn a_certificate_authority_is_trusted_only_if_it_may_sign_certificates() {
     assert_eq!(vouches(|params| params.is_ca = IsCa::ExplicitNoCa), Err(CertificateRejection::MayNotSign));
     assert_eq!(vouches(|params| params.is_ca = IsCa::NoCa), Err(CertificateRejection::MayNotSign));
     assert_eq!(vouches(|params| params.key_usages = vec![KeyUsagePurpose::KeyCertSign]), Ok(()));
@@ -96,7 +96,7 @@ fn an_authority_vouches_if_it_may_sign() {
 }
 
 #[test]
-fn an_authority_vouches_for_its_purpose() {
+fn a_certificate_authority_is_trusted_only_for_its_extended_key_usages() {
     use ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
     for (usages, client, server) in [
         (vec![ClientAuth], Ok(()), Err(CertificateRejection::Purpose)),
@@ -111,7 +111,7 @@ fn an_authority_vouches_for_its_purpose() {
 }
 
 #[test]
-fn an_authority_vouches_for_chains_of_the_length_that_it_allows() {
+fn a_certificate_authority_limits_the_length_of_chains() {
     for (most, outcome) in [(1, Ok(())), (0, Err(CertificateRejection::TooManyIntermediates))] {
         let root = root("root", |params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(most)));
         assert_eq!(verify(&[&root], &[leaf(&root)], Purpose::Client), Ok(()));
@@ -122,7 +122,7 @@ fn an_authority_vouches_for_chains_of_the_length_that_it_allows() {
 }
 
 #[test]
-fn an_authority_that_was_renewed_vouches_by_the_certificate_that_is_valid() {
+fn a_renewed_certificate_authority_is_trusted_by_its_valid_certificate() {
     let old = root("root", |params| ends(params, NOW - DAY));
     let renewed = {
         let params = params("root", |_| {});
@@ -139,7 +139,7 @@ fn an_authority_that_was_renewed_vouches_by_the_certificate_that_is_valid() {
 }
 
 #[test]
-fn a_leaf_certificate_in_the_file_is_trusted_and_issues_no_other() {
+fn a_leaf_certificate_in_the_ca_file_is_trusted_but_cannot_issue_certificates() {
     let change = |params: &mut CertificateParams| {
         params.is_ca = IsCa::ExplicitNoCa;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];

@@ -165,7 +165,7 @@ mod tests {
     use super::{Hook, Progress};
 
     #[tokio::test]
-    async fn a_check_fails_until_all_its_objects_are_written_and_says_which_is_not_and_why() {
+    async fn a_bootstrap_check_fails_naming_the_object_that_is_not_written_and_the_reason() {
         let progress = Progress::default();
         assert!(progress.check(Hook::Roles).is_err(), "nothing has been begun");
         progress.begin(Hook::Roles, "/clusterroles/a");

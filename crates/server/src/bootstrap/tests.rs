@@ -30,7 +30,7 @@ async fn bring(client: &Client, object: Value) -> Result<(), u16> {
 }
 
 #[test]
-fn only_a_field_that_cannot_change_makes_an_object_anew() {
+fn bootstrap_recreates_objects_only_when_an_immutable_field_differs() {
     let stored = slice("IPv4", 443);
     assert_eq!(reconcile_action(&stored, Some(&stored), FIELDS), ReconcileAction::Keep);
     assert_eq!(reconcile_action(&stored, None, FIELDS), ReconcileAction::Create(stored.clone()));
@@ -43,7 +43,7 @@ fn only_a_field_that_cannot_change_makes_an_object_anew() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_not_made_anew_and_servers_that_start_together_do_not_fail() {
+async fn an_invalid_bootstrap_object_is_not_recreated_and_concurrent_bootstraps_succeed() {
     let server = Ephemeral::start().await.unwrap();
     let client = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
     let path = format!("{SLICES}/s");

@@ -55,7 +55,7 @@ fn a_body_is_charged_in_steps_for_what_arrived_and_given_back_when_dropped() {
 }
 
 #[test]
-fn one_user_gets_half_when_alone_and_a_quarter_when_others_need_room() {
+fn a_user_gets_half_of_the_byte_budget_alone_and_a_quarter_under_contention() {
     let budget = budget(16 * MIB);
     let alone = fill(&budget, &User::named("greedy"));
     assert_eq!(held(&alone), 8 * MIB);
@@ -68,7 +68,7 @@ fn one_user_gets_half_when_alone_and_a_quarter_when_others_need_room() {
 }
 
 #[test]
-fn users_together_leave_room_for_components_and_those_for_administrators() {
+fn the_byte_budget_reserves_room_for_components_and_for_administrators() {
     let budget = budget(16 * MIB);
     let users: Vec<_> = (0..8).flat_map(|n| fill(&budget, &User::named(format!("u{n}")))).collect();
     assert_eq!(held(&users), 14 * MIB);

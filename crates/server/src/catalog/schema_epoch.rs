@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn no_write_conforms_while_a_former_schema_has_writers() {
+    fn writes_do_not_conform_while_a_former_schema_has_writers() {
         let first = SchemaEpoch::after(5);
         let writing = first.write();
         let second = SchemaEpoch::instead_of(&first);

@@ -9,7 +9,7 @@ use crate::Ephemeral;
 use crate::truncate_remote::MAX_TEXT;
 
 #[test]
-fn an_answer_that_cannot_be_read_is_no_success() {
+fn undecodable_and_redirect_responses_are_internal_errors() {
     for (code, body) in [(200, r#"{"a":1}"#), (201, "[]"), (204, "")] {
         assert_eq!(read(code, body.as_bytes()), Ok(json::parse(body.as_bytes()).unwrap_or_default()));
     }
@@ -28,7 +28,7 @@ fn an_error_response_becomes_its_status_with_a_truncated_message() {
 }
 
 #[tokio::test]
-async fn what_is_for_other_servers_is_not_answered_here() {
+async fn requests_for_aggregated_servers_are_not_served_locally() {
     let server = Ephemeral::start().await.unwrap();
     let client = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
     client.get("/api/v1/namespaces/default").await.unwrap();

@@ -68,7 +68,7 @@ mod tests {
     use crate::catalog::Catalog;
 
     #[test]
-    fn objects_are_counted_by_what_is_shown_of_them() {
+    fn the_cache_of_converted_objects_is_bounded_by_their_size() {
         let kind = Catalog::new(kinds::table::Served::default())
             .find(&"".into(), &"v1".into(), &"configmaps".into())
             .unwrap();

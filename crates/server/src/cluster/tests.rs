@@ -70,7 +70,7 @@ fn holder(lease: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn parameters_are_read_from_the_directory_of_their_version() {
+async fn policy_parameters_are_read_from_the_storage_directory_of_their_version() {
     let (server, state, client) = start().await;
     for (version, count, by) in [("v1", 1, "built-in"), ("v9", 3, "custom")] {
         let found = state.rest_mapping(&GroupVersionKind::new(GROUP, version, "Lease"));
@@ -112,7 +112,7 @@ async fn parameters_are_read_from_the_directory_of_their_version() {
 }
 
 #[tokio::test]
-async fn a_quota_counts_the_objects_of_both_directories_once() {
+async fn a_quota_counts_objects_of_both_storage_directories_once() {
     let (server, state, _) = start().await;
     let quota = parse(
         r#"{"metadata":{"name":"q","namespace":"default"},"spec":{"hard":{"count/leases.coordination.k8s.io":"10"}}}"#,

@@ -47,7 +47,7 @@ async fn the_oldest_idle_connection_of_the_address_with_the_most_is_closed() {
 }
 
 #[tokio::test]
-async fn a_nearly_full_server_closes_at_once_and_reuses_the_room() {
+async fn a_nearly_full_server_closes_idle_connections_at_once_and_reuses_their_slots() {
     let connections = connections(ConnectionLimits { connections: 4, ..ConnectionLimits::default() });
     let mut all = Vec::new();
     for _ in 0..4 {

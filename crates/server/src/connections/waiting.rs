@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_stalled_after_some_slots_and_not_before() {
+    fn buffered_parts_count_as_stalled_only_after_several_time_slots() {
         let waiting = BufferedParts::default();
         waiting.slot(0, 100).unwrap().store(1, Ordering::Relaxed);
         let stalled = |now| waiting.is_stalled(now);

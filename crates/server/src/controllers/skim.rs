@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_metadata_is_found_wherever_it_is() {
+    fn metadata_is_found_at_any_position_in_the_object() {
         for (text, expected) in [
             (r#"{"metadata":{"a":{"b":[1,"}"]}},"z":1}"#, Some(r#"{"a":{"b":[1,"}"]}}"#)),
             (r#"{"kind":"K","data":{"metadata":"no","x":"\"metadata\":{"},"metadata":{}}"#, Some("{}")),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_not_json_is_not_found() {
+    fn missing_metadata_and_malformed_json_yield_no_metadata() {
         for text in [
             "",
             "{",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_contained_or_not() {
+    fn contains_finds_a_substring_only_if_present() {
         assert!(contains(b"xab", b"ab"));
         assert!(!contains(b"a", b"ab"));
     }

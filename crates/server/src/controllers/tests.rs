@@ -17,7 +17,7 @@ fn parse(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_of_a_node_that_is_gone_fails_and_goes_and_one_of_a_node_that_is_there_stays() {
+async fn only_pods_of_deleted_nodes_fail_and_are_deleted() {
     let server = Ephemeral::start_with(|config| config.controllers.enabled = false).await.unwrap();
     let admin = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
     admin.create("/api/v1/nodes", &parse(r#"{"metadata":{"name":"here"}}"#)).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_pod_of_a_node_that_is_gone_fails_and_goes_and_one_of_a_node_that_is_t
 }
 
 #[test]
-fn only_a_list_says_what_there_is_and_only_its_last_page_that_there_is_nothing() {
+fn only_list_responses_are_read_as_lists_and_an_empty_page_must_be_the_last() {
     for (answer, count) in [
         (r#"{"kind":"FlunderList","items":[]}"#, 0),
         (r#"{"kind":"FlunderList","items":null}"#, 0),
@@ -104,7 +104,7 @@ fn serving(resource: &str) -> RemoteVersion {
 }
 
 #[test]
-fn a_resource_that_no_path_names_is_not_known() {
+fn discovered_resources_with_invalid_path_names_are_rejected() {
     let found = elsewhere(vec![serving("\"fishers\"")]);
     let names: Vec<&str> = found.kinds.iter().map(|kind| kind.plural.as_str()).collect();
     assert_eq!((names.as_slice(), found.unknown.len()), (["flunders", "fishers"].as_slice(), 0));
@@ -123,7 +123,7 @@ fn a_resource_that_no_path_names_is_not_known() {
 }
 
 #[test]
-fn a_name_stays_one_step_of_a_path_whatever_is_in_it() {
+fn names_are_escaped_as_single_path_segments() {
     let kind = Arc::new(ResourceKind {
         group: "g".into(),
         version: "v1".into(),

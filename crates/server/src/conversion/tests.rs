@@ -14,7 +14,7 @@ const DEFINITION: &str = r#"{"metadata":{"name":"things.example.com"},"spec":{"g
     {"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
 
 #[tokio::test]
-async fn objects_are_converted_one_by_one_only_as_long_as_there_is_time() {
+async fn a_failed_batch_conversion_is_retried_per_object_until_the_deadline() {
     let server = Ephemeral::start().await.unwrap();
     let state = Arc::clone(server.running.state());
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);

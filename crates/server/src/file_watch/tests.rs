@@ -21,7 +21,7 @@ fn a_plain_file_is_watched_through_its_directory_alone() {
 }
 
 #[test]
-fn every_link_on_the_way_is_watched_and_nothing_beside_it() {
+fn only_the_symbolic_links_on_the_way_to_a_file_are_watched() {
     let (_temporary, root) = root();
     let (directory, far) = (root.join("directory"), root.join("far"));
     for path in [&directory, &far, &far.join("v1"), &root.join("deep")] {
@@ -41,7 +41,7 @@ fn every_link_on_the_way_is_watched_and_nothing_beside_it() {
 }
 
 #[test]
-fn links_that_lead_nowhere_or_to_themselves_end_the_search() {
+fn dangling_and_circular_symbolic_links_end_path_resolution() {
     let (_temporary, root) = root();
     symlink("loop", root.join("loop")).unwrap();
     symlink("gone/file", root.join("dangling")).unwrap();

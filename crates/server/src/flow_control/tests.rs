@@ -36,7 +36,7 @@ fn request(control: &FlowControl) -> (FairSeat, Arrival<Waiter>) {
 }
 
 #[tokio::test]
-async fn requests_that_only_compute_queue_when_they_are_many() {
+async fn compute_only_requests_queue_when_seats_are_exhausted() {
     let control = FlowControl::new(100, LONG);
     for found in bootstrap::objects() {
         control.object_changed(found.kind, None, Some(&found.object));
@@ -77,7 +77,7 @@ fn fast_seat(control: &FlowControl) -> FairSeat {
 }
 
 #[tokio::test]
-async fn a_seat_of_the_fast_path_is_given_up_and_taken_again() {
+async fn a_fast_path_seat_can_be_released_and_reacquired() {
     let control = FlowControl::new(100, LONG);
     let mut seat = fast_seat(&control);
     let level = Arc::clone(&seat.assignment.class().level);
@@ -104,7 +104,7 @@ async fn a_request_that_left_the_fast_path_is_refused_when_it_is_closed() {
 }
 
 #[tokio::test]
-async fn the_last_request_on_the_fast_path_of_a_level_that_is_gone_says_so() {
+async fn the_last_fast_path_request_of_a_deleted_priority_level_notifies_the_controller() {
     let control = FlowControl::new(100, LONG);
     let seat = fast_seat(&control);
     for found in bootstrap::objects() {

@@ -231,7 +231,7 @@ mod tests {
     use super::{Media, Zpage, ZpageForm, ZpageVersion, date, flags_text, requested_form, unix_date};
 
     #[test]
-    fn pages_are_text_unless_an_object_is_asked_for_by_name() {
+    fn zpages_are_plain_text_unless_their_kind_is_requested() {
         let asked = |accept: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_says_what_it_is() {
+    fn the_content_type_of_a_zpage_names_its_group_version_and_kind() {
         assert_eq!(
             Zpage::Status.content_type(Media::Json, ZpageVersion::Beta),
             "application/json;g=config.k8s.io;v=v1beta1;as=Statusz"

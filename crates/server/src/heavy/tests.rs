@@ -12,7 +12,7 @@ fn thread_name() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_large_work_moves_to_the_lane_and_what_it_spawns_stays_home() {
+async fn only_large_work_moves_to_the_heavy_lane_and_its_spawned_tasks_do_not() {
     let lane = HeavyLane::start(&MetricRegistry::new()).expect("the lane starts");
     for (size, in_lane) in [(LARGE, false), (LARGE + 1, true)] {
         let effort = Effort::default();
@@ -37,7 +37,7 @@ async fn only_large_work_moves_to_the_lane_and_what_it_spawns_stays_home() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn expressions_that_cost_much_move_to_the_lane() {
+async fn expensive_expressions_move_to_the_heavy_lane() {
     let lane = HeavyLane::start(&MetricRegistry::new()).expect("the lane starts");
     for (cost, in_lane) in [(QUICK_COST / 2, false), (QUICK_COST, true)] {
         let work = Box::pin(async move {
@@ -52,7 +52,7 @@ async fn expressions_that_cost_much_move_to_the_lane() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_that_takes_many_steps_begins_again_in_the_lane() {
+async fn work_that_exceeds_the_quick_step_budget_restarts_in_the_heavy_lane() {
     let lane = HeavyLane::start(&MetricRegistry::new()).expect("the lane starts");
     for (steps, in_lane) in [(QUICK_STEPS, false), (QUICK_STEPS + 1, true)] {
         let effort = Effort::default();
@@ -66,7 +66,7 @@ async fn work_that_takes_many_steps_begins_again_in_the_lane() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn busy_work_in_the_lane_ends_at_the_deadline() {
+async fn busy_work_in_the_heavy_lane_ends_at_the_deadline() {
     let lane = HeavyLane::start(&MetricRegistry::new()).expect("the lane starts");
     let effort = Effort::default();
     let inner = effort.clone();
@@ -88,7 +88,7 @@ async fn busy_work_in_the_lane_ends_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_request_that_waits_does_not_use_the_turns_of_its_account() {
+async fn a_waiting_request_does_not_use_a_turn_of_its_account() {
     let lane = Arc::new(HeavyLane::start(&MetricRegistry::new()).unwrap());
     let effort = || {
         let effort = Effort::default();
@@ -117,7 +117,7 @@ async fn a_request_that_waits_does_not_use_the_turns_of_its_account() {
 }
 
 #[tokio::test]
-async fn a_request_that_only_lets_others_run_keeps_its_turn() {
+async fn a_request_that_yields_keeps_its_turn() {
     let lane = Arc::new(HeavyLane::start(&MetricRegistry::new()).unwrap());
     let (ends, ended) = tokio::sync::watch::channel(false);
     let (rests, mut rested) = tokio::sync::mpsc::unbounded_channel();
@@ -149,7 +149,7 @@ async fn a_request_that_only_lets_others_run_keeps_its_turn() {
 }
 
 #[tokio::test]
-async fn accounts_have_turns_of_their_own_and_are_forgotten() {
+async fn turns_in_the_heavy_lane_are_counted_per_account_and_idle_accounts_are_dropped() {
     let turns = Arc::new(AccountTurns::default());
     let (alice, bob) = (Str::from("alice"), Str::from("bob"));
     let held = [turns.take(&alice).await, turns.take(&alice).await];

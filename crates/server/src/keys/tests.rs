@@ -6,7 +6,7 @@ use super::{CRDS, NAMED, ROOT, SERVICES, built_in, custom_prefix, custom_resourc
 use crate::catalog::Catalog;
 
 #[test]
-fn prefixes_with_a_name_are_those_of_the_table() {
+fn resources_with_special_prefixes_are_stored_under_them() {
     for (group, plural, named) in NAMED {
         assert_eq!(built_in(group, plural), Some(*named), "{group} {plural}");
     }
@@ -68,7 +68,7 @@ fn no_two_resources_have_overlapping_prefixes() {
 }
 
 #[test]
-fn what_is_above_the_directories_has_no_prefix() {
+fn paths_above_the_resource_directories_have_no_prefix() {
     for above in
         ["/", ROOT, "/registry/services/", "/registry/example.com/", "/other/pods/a", "/registry/pods"]
     {

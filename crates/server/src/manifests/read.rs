@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_the_same_is_taken_and_what_keeps_changing_never_is() {
+    fn a_manifest_is_read_once_it_is_stable_and_never_while_it_keeps_changing() {
         assert_eq!(settles(&["a"], "b"), (Some(file("a")), QUIET_FOR + 1));
         assert_eq!(settles(&["a", "ab", "abc"], "b"), (Some(file("abc")), QUIET_FOR + 3));
         let endless: Vec<String> = (0..=SETTLING).map(|n| "x".repeat(n + 1)).collect();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_just_become_empty_must_stay_so_for_longer() {
+    fn a_manifest_that_becomes_empty_must_stay_stable_for_longer() {
         assert_eq!(settles(&[""], "b"), (Some(file("")), EMPTY_FOR + 1));
         assert_eq!(settles(&[""], ""), (Some(file("")), QUIET_FOR + 1), "it was empty before");
         assert_eq!(settles(&["", "", "a"], "b").0, Some(file("a")));

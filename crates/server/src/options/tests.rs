@@ -2,7 +2,7 @@ use super::{ListOptions, WriteOptions, revision};
 use crate::request_info::Query;
 
 #[test]
-fn numbers_are_those_of_go() {
+fn integer_query_options_are_parsed_as_in_go() {
     let seconds = |text: &str| {
         let query = Query::parse(&format!("timeoutSeconds={text}"));
         ListOptions::parse(&query, true).map(|options| options.timeout_seconds).map_err(|s| s.code())
@@ -24,7 +24,7 @@ fn numbers_are_those_of_go() {
 }
 
 #[test]
-fn a_long_field_manager_is_not_quoted_for_each_of_its_characters() {
+fn errors_for_a_long_field_manager_are_limited_in_size() {
     let errors = |manager: &str| {
         let query = Query::parse(&format!("fieldManager={manager}"));
         WriteOptions::parse("CreateOptions", &query).err().map(|status| status.message().to_owned())

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn only_localhost_leads_to_loopback_and_only_configured_targets_lead_anywhere() {
+    fn cluster_targets_reach_loopback_only_as_localhost_and_configured_targets_any_address() {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
         assert!(Reach::Cluster.allows("localhost", at("127.0.0.1:1")));
         assert!(Reach::Cluster.allows("example.com", at("192.0.2.1:1")));

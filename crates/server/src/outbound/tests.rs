@@ -202,7 +202,7 @@ async fn a_call_over_http_1_keeps_its_connection_and_sends_the_token() {
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_where_both_can_and_calls_share_a_connection() {
+async fn calls_share_an_http_2_connection_if_both_sides_support_it() {
     let authority = authority("ca");
     let served = signed(&authority, leaf_params(&["hook.example"], &[]));
     let server = server(&served, Habit::Echo, BOTH, None).await;
@@ -228,7 +228,7 @@ async fn http_2_is_spoken_where_both_can_and_calls_share_a_connection() {
 }
 
 #[tokio::test]
-async fn another_address_is_dialled_and_the_name_of_the_url_still_has_to_be_proved() {
+async fn the_certificate_must_match_the_urls_name_when_another_address_is_dialled() {
     let authority = authority("ca");
     let served = signed(&authority, leaf_params(&["svc.ns.svc"], &[]));
     let server = server(&served, Habit::Echo, BOTH, None).await;
@@ -251,7 +251,7 @@ async fn another_address_is_dialled_and_the_name_of_the_url_still_has_to_be_prov
 }
 
 #[tokio::test]
-async fn what_go_accepts_is_accepted_and_what_it_refuses_is_refused_in_its_words() {
+async fn server_certificates_are_verified_as_by_go_with_the_same_messages() {
     // A self-signed certificate that is marked as a CA and is part of the bundle.
     let mut params = leaf_params(&[], &["127.0.0.1"]);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -305,7 +305,7 @@ async fn what_go_accepts_is_accepted_and_what_it_refuses_is_refused_in_its_words
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_shown_to_whoever_asks_for_it() {
+async fn a_client_certificate_is_presented_when_the_server_requests_it() {
     let (authority, clients) = (authority("ca"), authority("clients"));
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let server = server(&served, Habit::Echo, BOTH, Some(&clients)).await;
@@ -326,7 +326,7 @@ async fn a_client_certificate_is_shown_to_whoever_asks_for_it() {
 }
 
 #[tokio::test]
-async fn credentials_do_not_leave_over_a_connection_that_proves_nothing() {
+async fn credentials_are_not_sent_to_unverified_servers() {
     let authority = authority("ca");
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let server = server(&served, Habit::Echo, BOTH, None).await;
@@ -343,7 +343,7 @@ async fn credentials_do_not_leave_over_a_connection_that_proves_nothing() {
 }
 
 #[tokio::test]
-async fn servers_that_hang_close_lie_or_talk_too_much_are_failures() {
+async fn unresponsive_closing_malformed_and_oversized_responses_are_failures() {
     let authority = authority("ca");
     let served = signed(&authority, leaf_params(&[], &["127.0.0.1"]));
     let of = async |habit: Habit| {
@@ -374,7 +374,7 @@ async fn servers_that_hang_close_lie_or_talk_too_much_are_failures() {
 }
 
 #[test]
-fn endpoints_that_cannot_work_are_refused_before_anything_is_sent() {
+fn invalid_endpoints_are_refused_before_connecting() {
     let of = |url: &str| OutboundTarget::new(Endpoint::new(url.parse().unwrap()));
     assert!(of("https://a.example/x").is_ok());
     assert!(matches!(of("ftp://a.example/x"), Err(EndpointError::Url(..))));
@@ -493,7 +493,7 @@ fn an_address_with_a_password_is_refused_without_showing_it() {
 }
 
 #[test]
-fn requests_show_no_secrets() {
+fn debug_output_of_requests_and_credentials_hides_secrets() {
     let request =
         OutboundRequest { bearer: BearerToken::new("secret"), headers: HeaderMap::new(), ..post("body") };
     assert!(!format!("{request:?}").contains("secret"));

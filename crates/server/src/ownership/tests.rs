@@ -10,7 +10,7 @@ fn object(text: &str) -> Value {
 const OWNED: &str = r#"{"metadata":{"managedFields":[{"manager":"a","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{},"time":"2026-01-01T00:00:00Z"}]},"data":{"k":"v"}}"#;
 
 #[test]
-fn the_manager_is_the_one_named_or_what_the_agent_begins_with() {
+fn the_field_manager_defaults_to_the_first_part_of_the_user_agent() {
     let from = |agent: &'static [u8]| {
         let mut headers = HeaderMap::new();
         headers.insert(header::USER_AGENT, HeaderValue::from_bytes(agent).unwrap());
@@ -25,7 +25,7 @@ fn the_manager_is_the_one_named_or_what_the_agent_begins_with() {
 }
 
 #[test]
-fn managed_fields_that_admission_broke_are_put_back() {
+fn managed_fields_broken_by_admission_are_restored_with_a_warning() {
     let before = object(OWNED).at(&["metadata", "managedFields"]).cloned();
     let mut broken = object(OWNED);
     broken.set_at(&["metadata", "managedFields"], Value::list([object(r#"{"manager":"a"}"#)]));
@@ -44,7 +44,7 @@ fn managed_fields_that_admission_broke_are_put_back() {
 }
 
 #[test]
-fn new_times_count_only_if_something_else_changed() {
+fn managed_field_times_change_only_with_other_changes() {
     let old = object(OWNED);
     let mut same = object(&OWNED.replace("2026", "2027"));
     drop_times(&mut same, &old);

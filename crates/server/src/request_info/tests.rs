@@ -41,7 +41,7 @@ fn resource_paths_are_taken_apart() {
 }
 
 #[test]
-fn a_namespace_is_in_itself() {
+fn requests_for_a_namespace_are_scoped_to_that_namespace() {
     check(&Method::GET, "/api/v1/namespaces/a", "get group= version=v1 ns=a resource=namespaces sub= name=a");
     check(
         &Method::PUT,
@@ -52,7 +52,7 @@ fn a_namespace_is_in_itself() {
 }
 
 #[test]
-fn a_list_by_name_is_about_that_name() {
+fn a_list_with_a_metadata_name_field_selector_has_that_name() {
     check(
         &Method::GET,
         "/api/v1/pods?fieldSelector=metadata.name%3Dx",
@@ -79,7 +79,7 @@ fn a_list_by_name_is_about_that_name() {
 }
 
 #[test]
-fn other_paths_name_no_resource() {
+fn paths_outside_the_resource_apis_are_non_resource_requests() {
     for path in
         ["/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/healthz", "/apiss/apps/v1/x"]
     {
@@ -88,14 +88,14 @@ fn other_paths_name_no_resource() {
 }
 
 #[test]
-fn pairs_that_two_could_read_differently_are_none() {
+fn ambiguous_query_parameters_are_dropped() {
     let query = Query::parse("a=1&b=%zz&%=2&c=%2&d;e=3&f=%41&g=100%25&h");
     let pairs: Vec<_> = query.pairs().iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(pairs, [("a", "1"), ("f", "A"), ("g", "100%"), ("h", "")]);
 }
 
 #[test]
-fn paths_that_a_server_could_normalize_have_other_readings() {
+fn paths_that_a_server_could_normalize_are_ambiguous() {
     for path in
         ["//", "/apis//v1", "/apis/g/v1//x", "/apis/g/v1/x//", "/apis/g/v1/./x", "/apis/g/../v1", "/x/.."]
     {

@@ -22,13 +22,13 @@ fn long_warnings_are_cut_and_sent_until_the_total_limit() {
 }
 
 #[test]
-fn what_a_header_cannot_carry_is_left_out() {
+fn warnings_that_are_not_valid_header_values_are_omitted() {
     let sent = bounded(vec![String::new(), "two\nlines".to_owned(), "fine".to_owned()]);
     assert_eq!(sent, ["fine"]);
 }
 
 #[test]
-fn gzip_is_taken_only_without_a_weight() {
+fn gzip_is_accepted_only_without_a_quality_value() {
     for (header, takes) in [
         ("gzip", true),
         ("deflate, gzip", true),

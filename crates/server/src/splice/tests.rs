@@ -25,7 +25,7 @@ fn splice(items: Vec<Arc<StoredEntry>>) -> Splice {
 }
 
 #[tokio::test]
-async fn items_stand_without_their_heads_between_commas() {
+async fn list_items_are_spliced_without_kind_and_api_version() {
     let entry = entry(2).await;
     for (count, expected) in [
         (0, "{\"items\":[]}\n"),
@@ -39,7 +39,7 @@ async fn items_stand_without_their_heads_between_commas() {
 }
 
 #[tokio::test]
-async fn the_pieces_of_a_long_list_are_small_and_together_the_whole() {
+async fn a_long_list_is_streamed_in_small_pieces_that_add_up_to_the_whole() {
     for (filling, count) in [(100, 5000), (PIECE - 20, 3), (3 * PIECE, 2)] {
         let entry = entry(filling).await;
         let mut spliced = splice(vec![Arc::clone(&entry); count]);

@@ -60,7 +60,7 @@ fn certificates_are_verified_again_when_the_authorities_change() {
 }
 
 #[test]
-fn without_certificates_there_is_nothing_to_verify() {
+fn a_request_without_client_certificates_is_not_verified() {
     let (trust, _) = made("one");
     assert!(Certificates::new(&[]).verify(&Arc::new(trust)).is_none());
 }

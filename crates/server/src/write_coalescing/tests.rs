@@ -55,7 +55,7 @@ impl AsyncWrite for Pipe {
 type Ended = Result<(), io::Error>;
 
 #[test]
-fn what_is_written_in_one_turn_leaves_in_one_write() {
+fn frames_written_in_one_turn_are_sent_in_one_write() {
     let (mut below, above) = coalesce_writes(Pipe::with_room(1000));
     let mut turn = 0;
     let connection = pin!(poll_fn(move |cx| {
@@ -91,7 +91,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn who_writes_faster_than_the_stream_takes_it_waits() {
+fn a_write_waits_when_the_coalescing_buffer_is_full() {
     let (mut below, above) = coalesce_writes(Pipe::with_room(10));
     let connection = pin!(poll_fn(move |cx| {
         let large = vec![0; 3 * MAX_BUFFERED];
@@ -106,7 +106,7 @@ fn who_writes_faster_than_the_stream_takes_it_waits() {
 }
 
 #[test]
-fn a_stream_that_fails_ends_the_connection() {
+fn a_failed_write_ends_the_connection() {
     let (mut below, above) = coalesce_writes(Pipe { fails: true, ..Pipe::default() });
     let connection = pin!(poll_fn(move |cx| {
         assert!(pin!(below.write_all(b"frame")).poll(cx).is_ready());
@@ -120,7 +120,7 @@ fn a_stream_that_fails_ends_the_connection() {
 }
 
 #[test]
-fn who_takes_the_stream_over_flushes_it_himself_and_gets_what_was_left() {
+fn an_upgraded_stream_sends_buffered_bytes_and_then_writes_directly() {
     let (mut below, above) = coalesce_writes(Pipe::default());
     let mut cx = Context::from_waker(Waker::noop());
     {

@@ -151,7 +151,7 @@ async fn filled(directory: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ordinary_object_that_cannot_be_read_is_named_by_reads_and_hurts_nothing_else() {
+async fn reads_name_an_unreadable_object_and_other_requests_are_unaffected() {
     let directory = private_directory();
     filled(directory.path()).await;
     let key = break_offline(directory.path(), &["configmaps", "mine", "plain"]).await;
@@ -250,7 +250,7 @@ async fn check(server: &Server, asked: &Asked, key: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_unreadable_object_decides_about_is_refused_after_a_start_and_at_once() {
+async fn requests_that_depend_on_an_unreadable_object_are_refused_after_a_restart() {
     let directory = private_directory();
     filled(directory.path()).await;
     for asked in DECISIVE {
@@ -272,7 +272,7 @@ async fn what_an_unreadable_object_decides_about_is_refused_after_a_start_and_at
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_becomes_unreadable_while_the_server_runs_stops_writes_instead_of_the_server() {
+async fn a_policy_that_becomes_unreadable_at_runtime_blocks_writes_but_not_the_server() {
     let directory = private_directory();
     filled(directory.path()).await;
     let server = Server::start(directory.path()).await;

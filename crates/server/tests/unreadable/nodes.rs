@@ -64,7 +64,7 @@ fn mirror(uid: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_object_cannot_be_read_writes_nothing() {
+async fn a_node_whose_object_is_unreadable_cannot_write() {
     let directory = private_directory();
     filled(directory.path()).await;
     let server = start(directory.path()).await;
@@ -103,7 +103,7 @@ async fn a_node_whose_object_cannot_be_read_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unreadable_pod_gives_its_node_nothing() {
+async fn an_unreadable_pod_grants_its_node_no_access() {
     let directory = private_directory();
     filled(directory.path()).await;
     let key = break_offline(directory.path(), &["pods", "default", "p"]).await;

@@ -30,7 +30,7 @@ async fn create_policy(server: &Server, family: &str, name: &str, reference: &st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_policy_with_an_unreadable_parameter_is_about_is_refused_in_every_namespace() {
+async fn a_policy_with_an_unreadable_parameter_refuses_matching_writes_in_every_namespace() {
     let by_name = r#""name":"p""#;
     let by_label = r#""selector":{"matchLabels":{"rule":"deny"}}"#;
     for (family, reference) in
@@ -105,7 +105,7 @@ async fn keeps_its_names(server: &Server, key: &str, other: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_kind_of_an_unreadable_crd_goes_to_no_other_one() {
+async fn the_names_of_an_unreadable_crd_are_not_given_to_another_crd() {
     let directory = private_directory();
     filled(directory.path()).await;
     let server = Server::start(directory.path()).await;

@@ -1,7 +1,7 @@
 use super::{Shards, covers, is_key, is_scope, scopes};
 
 #[test]
-fn a_key_is_a_path_that_is_no_directory() {
+fn keys_are_absolute_paths_without_a_trailing_slash() {
     assert!(is_key("/registry/configmaps/default/a"));
     for wrong in ["", "registry/a", "/registry/a/", "/registry//a", "/registry/a\0", "/"] {
         assert!(!is_key(wrong), "{wrong:?}");
@@ -10,7 +10,7 @@ fn a_key_is_a_path_that_is_no_directory() {
 }
 
 #[test]
-fn a_shard_is_what_the_division_says() {
+fn shards_end_where_the_configured_division_says() {
     let by_segment = Shards(|key| key.match_indices('/').nth(1).map(|(slash, _)| slash + 1));
     assert_eq!(by_segment.of("/pods/default/a"), "/pods/");
     assert_eq!(by_segment.of("/a"), "");
@@ -26,7 +26,7 @@ fn a_shard_is_what_the_division_says() {
 }
 
 #[test]
-fn scopes_of_a_key_are_its_directories_and_itself() {
+fn the_scopes_of_a_key_are_its_directories_and_the_key() {
     let all: Vec<_> = scopes("/registry/core/nodes/a").collect();
     assert_eq!(
         all,

@@ -26,7 +26,7 @@ fn a_large_write_that_does_not_fit_leaves_room_for_small_ones() {
 }
 
 #[test]
-fn what_needs_no_room_always_passes() {
+fn the_storage_quota_always_admits_writes_that_do_not_grow_the_store() {
     let quota = Quota::new(LIMIT);
     quota.load(10 * LIMIT);
     assert!(quota.is_raised());

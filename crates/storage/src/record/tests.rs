@@ -5,14 +5,14 @@ fn record(body: &str, revision_at: u32) -> Record {
 }
 
 #[test]
-fn digits_are_decimal() {
+fn digits_formats_numbers_in_decimal() {
     for number in [0, 7, 10, 42, 1_000_000, u64::MAX] {
         assert_eq!(digits(number, &mut [0; MAX_DIGITS]), number.to_string().as_bytes());
     }
 }
 
 #[test]
-fn the_revision_is_spliced_and_taken_out_again() {
+fn the_resource_version_is_inserted_into_the_body_and_removed_again() {
     let record = record(r#"{"resourceVersion":""}"#, 20);
     let entry = StoredEntry::new("/a/b/c/d".into(), 42, 7, &record);
     assert_eq!(entry.body, r#"{"resourceVersion":"42"}"#);
@@ -25,7 +25,7 @@ fn the_revision_is_spliced_and_taken_out_again() {
 }
 
 #[test]
-fn an_offset_outside_of_the_body_is_not_valid() {
+fn a_revision_offset_outside_the_body_is_invalid() {
     assert!(record("ab", 2).is_valid());
     assert!(!record("ab", 3).is_valid());
 }

@@ -16,7 +16,7 @@ fn keys(entries: &StoredEntries) -> Vec<&str> {
 }
 
 #[test]
-fn it_behaves_as_a_sorted_map() {
+fn an_entry_table_behaves_as_a_sorted_map() {
     let mut table = EntryTable::default();
     let mut model = BTreeMap::new();
     let mut seed = 7_u64;
@@ -50,7 +50,7 @@ fn it_behaves_as_a_sorted_map() {
 }
 
 #[test]
-fn a_reader_keeps_what_it_took() {
+fn a_selection_is_a_snapshot_unaffected_by_later_writes() {
     let mut table = EntryTable::from_sorted((0..1000).map(|n| entry(&format!("/r/g/t/{n:04}"), 1)).collect());
     let before = table.select("/r/g/t/", None);
     for n in 0..1000 {
@@ -68,7 +68,7 @@ fn a_reader_keeps_what_it_took() {
 }
 
 #[test]
-fn truncation_says_what_it_cut() {
+fn truncating_a_page_returns_the_number_of_removed_entries() {
     let table = EntryTable::from_sorted((0..1000).map(|n| entry(&format!("/r/g/t/{n:04}"), 1)).collect());
     for limit in [0, 1, 255, 256, 257, 999, 1000, 2000] {
         let mut page = table.select("/r/g/t/", None);
@@ -79,7 +79,7 @@ fn truncation_says_what_it_cut() {
 }
 
 #[test]
-fn one_key_selects_only_itself() {
+fn selecting_a_key_returns_only_its_entry() {
     let table = EntryTable::from_sorted(vec![entry("/r/g/t/a", 1), entry("/r/g/t/ab", 1)]);
     assert_eq!(keys(&table.select("/r/g/t/a", None)), ["/r/g/t/a"]);
     assert!(table.select("/r/g/t/a", Some("/r/g/t/a")).is_empty());

@@ -208,7 +208,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_acknowledged_is_lost_in_a_crash() {
+async fn acknowledged_writes_survive_a_crash() {
     let first = setting("PORTCULLIS_SEED", 1);
     for seed in first..first + setting("PORTCULLIS_ROUNDS", 40) {
         if let Err(violation) = play(seed, false).await {
@@ -218,7 +218,7 @@ async fn nothing_acknowledged_is_lost_in_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_whose_sync_does_nothing_is_found_out() {
+async fn the_crash_test_detects_a_disk_that_ignores_syncs() {
     let mut found = 0;
     for seed in 1..=10 {
         found += u32::from(play(seed, true).await.is_err());

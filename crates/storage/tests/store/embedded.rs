@@ -21,7 +21,7 @@ fn directory() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[tokio::test]
-async fn a_second_start_finds_everything_as_it_was() {
+async fn entries_and_history_survive_a_restart() {
     let (_parent, directory) = directory();
     let store = open(&directory).await.unwrap();
     create(&store, "a", "1").await;
@@ -46,7 +46,7 @@ async fn a_second_start_finds_everything_as_it_was() {
 }
 
 #[tokio::test]
-async fn revisions_that_only_the_file_knows_can_be_listed() {
+async fn revisions_evicted_from_memory_are_listed_from_the_file() {
     let (_parent, directory) = directory();
     let options = || StoreOptions { history_events: 10, ..StoreOptions::default() };
     let store = Store::open(Embedded::at(&directory), options()).await.unwrap();
@@ -101,7 +101,7 @@ async fn compaction_keeps_the_revision_and_gives_space_back() {
 }
 
 #[tokio::test]
-async fn one_process_holds_the_folder() {
+async fn only_one_process_opens_a_data_directory() {
     let (_parent, directory) = directory();
     let store = open(&directory).await.unwrap();
     let refused = open(&directory).await.unwrap_err();
@@ -128,7 +128,7 @@ async fn the_folder_and_its_files_are_private() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_made_is_named() {
+async fn the_error_names_a_data_directory_that_cannot_be_created() {
     let (directory, _) = directory();
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
@@ -154,7 +154,7 @@ async fn a_file_of_an_unknown_format_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_something_else_is_refused() {
+async fn a_file_that_is_not_a_store_is_refused() {
     let (_parent, directory) = directory();
     drop(open(&directory).await.unwrap());
     let file = directory.join("store.redb");
@@ -173,7 +173,7 @@ async fn a_file_that_is_something_else_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_never_finished_is_started_again() {
+async fn an_unfinished_new_file_is_replaced_at_the_next_start() {
     let (_parent, directory) = directory();
     drop(open(&directory).await.unwrap());
     fs::rename(directory.join("store.redb"), directory.join("store.redb.new")).unwrap();
@@ -185,7 +185,7 @@ async fn a_file_that_was_never_finished_is_started_again() {
 
 /// Damages a file in many places. Opening it either fails, or finds all entries intact.
 #[tokio::test]
-async fn a_damaged_file_is_never_taken_for_a_good_one() {
+async fn a_damaged_file_is_never_read_as_intact() {
     let (_parent, directory) = directory();
     let store = open(&directory).await.unwrap();
     for number in 0..200 {

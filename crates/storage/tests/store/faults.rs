@@ -21,7 +21,7 @@ fn unavailable(result: Result<storage::Committed, CommitError>) -> String {
 }
 
 #[tokio::test]
-async fn a_full_disk_fails_the_write_and_nothing_else() {
+async fn a_full_disk_fails_only_the_write() {
     let disk = Disk::default();
     let store = open(&disk).await;
     create(&store, "small", "1").await;
@@ -51,7 +51,7 @@ async fn a_full_disk_fails_the_write_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn after_a_failed_sync_everything_is_written_anew() {
+async fn a_crash_after_failed_syncs_loses_no_acknowledged_write() {
     for seed in 0..8 {
         let disk = Disk::default();
         let store = open(&disk).await;
@@ -78,7 +78,7 @@ async fn after_a_failed_sync_everything_is_written_anew() {
 }
 
 #[tokio::test]
-async fn health_makes_the_store_try_again() {
+async fn a_health_check_retries_after_a_failed_sync() {
     let disk = Disk::default();
     let store = open(&disk).await;
     disk.fail_syncs(true);
@@ -93,7 +93,7 @@ async fn health_makes_the_store_try_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_that_wait_together_share_a_sync() {
+async fn concurrent_writes_share_a_sync() {
     let disk = Disk::default();
     let store = open(&disk).await;
     let before = disk.syncs();

@@ -67,7 +67,7 @@ async fn all(store: &Store) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_old_file_gets_new_keys_and_stays_beside_the_new_one() {
+async fn a_migration_rewrites_keys_and_preserves_the_old_file() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("store");
     old_folder(&directory).await;
@@ -117,7 +117,7 @@ async fn an_old_file_without_a_migration_and_a_newer_one_are_refused() {
 }
 
 #[tokio::test]
-async fn keys_that_are_wrong_leave_the_old_file_as_it_was() {
+async fn a_migration_to_invalid_keys_leaves_the_old_file_unchanged() {
     type Wrong = fn(&StoredEntries) -> Vec<Option<Arc<str>>>;
     let wrong: [(Wrong, &str); 3] = [
         (|_| Vec::new(), "4 records were mapped to 0 keys"),
@@ -171,7 +171,7 @@ async fn a_migration_that_is_interrupted_anywhere_is_done_by_the_next_start() {
 
 /// An interruption may leave in the directory the second name of the old file and an incomplete new file.
 #[tokio::test]
-async fn what_an_interrupted_migration_left_in_the_folder_is_taken_up() {
+async fn files_left_by_an_interrupted_migration_do_not_block_the_next_one() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("store");
     old_folder(&directory).await;
@@ -190,7 +190,7 @@ async fn what_an_interrupted_migration_left_in_the_folder_is_taken_up() {
 
 /// A file preserved by an earlier migration may be the only copy of an older store.
 #[tokio::test]
-async fn a_file_that_another_migration_preserved_is_not_replaced() {
+async fn a_file_preserved_by_an_earlier_migration_is_not_overwritten() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("store");
     old_folder(&directory).await;

@@ -129,14 +129,14 @@ async fn embedded_holds_concurrent_writers_and_group_commits_to_the_quota() {
 }
 
 #[tokio::test]
-async fn system_writes_end_at_the_headroom() {
+async fn system_writes_are_refused_beyond_the_quota_headroom() {
     even_the_server_itself_has_a_limit(Memory::new()).await;
     let (_parent, backend) = embedded();
     even_the_server_itself_has_a_limit(backend).await;
 }
 
 #[tokio::test]
-async fn what_counts_is_the_same_after_a_restart_and_a_lower_quota_is_an_alarm() {
+async fn storage_usage_survives_a_restart_and_a_lowered_quota_raises_the_alarm() {
     let (directory, backend) = embedded();
     let store = Store::open(backend, options()).await.unwrap();
     fill(&store).await;
@@ -164,7 +164,7 @@ async fn what_counts_is_the_same_after_a_restart_and_a_lower_quota_is_an_alarm()
 }
 
 #[tokio::test]
-async fn the_file_stays_bounded_whatever_is_replaced_and_deleted() {
+async fn the_file_size_is_bounded_under_replacement_and_deletion() {
     let (_parent, backend) = embedded();
     let store = Store::open(backend, options()).await.unwrap();
     let mut most = 0;

@@ -201,7 +201,7 @@ async fn two() -> (Service, Store, Store) {
 }
 
 #[tokio::test]
-async fn what_one_server_writes_the_other_reads_after_asking() {
+async fn a_fresh_read_sees_the_writes_of_another_server() {
     let (_service, one, two) = two().await;
     let mut watch = two.watch(ALL, WatchFrom::Now).unwrap();
     create(&one, "a", "1").await;

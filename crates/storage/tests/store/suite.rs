@@ -29,7 +29,7 @@ pub(crate) async fn an_empty_store_is_at_revision_1_and_the_first_write_gets_2(b
     assert_eq!(at(&store, ALL, 1).await.unwrap(), [""; 0]);
 }
 
-pub(crate) async fn a_write_happens_only_in_the_expected_state(backend: impl Backend) {
+pub(crate) async fn a_write_whose_expectation_fails_is_a_conflict(backend: impl Backend) {
     let store = open(backend).await;
     let a = key("a");
     assert_eq!(conflict(store.commit(put(&a, Expect::Revision(1), "x")).await), None);
@@ -50,7 +50,7 @@ pub(crate) async fn a_write_happens_only_in_the_expected_state(backend: impl Bac
     assert_eq!(again.revision, 5);
 }
 
-pub(crate) async fn entries_carry_their_revision_and_deletions_theirs(backend: impl Backend) {
+pub(crate) async fn entries_and_deletion_events_carry_their_own_revision(backend: impl Backend) {
     let store = open(backend).await;
     let created = store.commit(put(&key("a"), Expect::Absent, "1")).await.unwrap();
     assert_eq!(created.entry.body, body("1", 2));
@@ -95,7 +95,7 @@ pub(crate) async fn lists_are_ordered_bounded_and_confined_to_their_scope(backen
     assert!(seen.is_sorted());
 }
 
-pub(crate) async fn a_list_at_a_revision_shows_what_was_there(backend: impl Backend) {
+pub(crate) async fn a_list_at_an_exact_revision_returns_the_state_at_that_revision(backend: impl Backend) {
     let store = open(backend).await;
     let mut states = vec![(1, Vec::new())];
     for step in ["+a", "+c", "~a", "+b", "-c", "~b", "-a", "+c", "~c", "-b", "+a"] {
@@ -123,7 +123,7 @@ pub(crate) async fn a_list_at_a_revision_shows_what_was_there(backend: impl Back
     }
 }
 
-pub(crate) async fn paging_is_consistent_while_others_write(backend: impl Backend) {
+pub(crate) async fn paging_is_consistent_under_concurrent_writes(backend: impl Backend) {
     let store = open(backend).await;
     for number in 0..100 {
         create(&store, &format!("{number:03}"), "old").await;
@@ -173,7 +173,7 @@ pub(crate) async fn compacted_and_future_revisions_are_refused(backend: impl Bac
     assert_eq!(update(&store, "a", "5").await, 6);
 }
 
-pub(crate) async fn old_revisions_go_with_time(backend: impl Backend) {
+pub(crate) async fn revisions_older_than_the_retention_time_are_compacted(backend: impl Backend) {
     let time = Time::default();
     let store = Store::open(backend, time.options()).await.unwrap();
     create(&store, "a", "1").await;
@@ -189,7 +189,7 @@ pub(crate) async fn old_revisions_go_with_time(backend: impl Backend) {
     assert_eq!(now(&store, ALL).await, ["a=4"]);
 }
 
-pub(crate) async fn old_revisions_go_with_their_number(backend: impl Backend) {
+pub(crate) async fn revisions_beyond_the_retained_number_are_compacted(backend: impl Backend) {
     let options = StoreOptions { retain_revisions: 32, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     for number in 0..200 {
@@ -199,7 +199,7 @@ pub(crate) async fn old_revisions_go_with_their_number(backend: impl Backend) {
     assert_eq!(at(&store, ALL, 201 - 30).await.unwrap().len(), 3);
 }
 
-pub(crate) async fn old_revisions_go_with_their_size(backend: impl Backend) {
+pub(crate) async fn revisions_beyond_the_retained_size_are_compacted(backend: impl Backend) {
     let options = StoreOptions { retain_bytes: 100_000, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let first = create(&store, "a", "small").await;
@@ -211,7 +211,7 @@ pub(crate) async fn old_revisions_go_with_their_size(backend: impl Backend) {
     assert_eq!(at(&store, ALL, store.revision() - 2).await.unwrap().len(), 1);
 }
 
-pub(crate) async fn a_watch_tells_what_its_scope_covers(backend: impl Backend) {
+pub(crate) async fn a_watch_delivers_exactly_the_events_in_its_scope(backend: impl Backend) {
     let store = open(backend).await;
     create(&store, "ns1/a", "1").await;
     let mut all = store.watch(ALL, WatchFrom::Now).unwrap();
@@ -242,7 +242,7 @@ pub(crate) async fn a_watch_tells_what_its_scope_covers(backend: impl Backend) {
     assert_eq!(store.watches(), 0);
 }
 
-pub(crate) async fn events_are_shared_and_know_what_was_before(backend: impl Backend) {
+pub(crate) async fn watches_share_events_that_carry_the_previous_entry(backend: impl Backend) {
     let store = open(backend).await;
     let mut one = store.watch(ALL, WatchFrom::Now).unwrap();
     let mut two = store.watch(ALL, WatchFrom::Now).unwrap();
@@ -260,7 +260,7 @@ pub(crate) async fn events_are_shared_and_know_what_was_before(backend: impl Bac
     }
 }
 
-pub(crate) async fn all_watchers_see_one_order(backend: impl Backend) {
+pub(crate) async fn all_watches_deliver_events_in_the_same_order(backend: impl Backend) {
     let store = open(backend).await;
     let mut watches: Vec<_> = (0..3).map(|_| store.watch(ALL, WatchFrom::Now).unwrap()).collect();
     let mut narrow = store.watch("/registry/core/things/3/", WatchFrom::Now).unwrap();
@@ -296,7 +296,7 @@ pub(crate) async fn all_watchers_see_one_order(backend: impl Backend) {
     }
 }
 
-pub(crate) async fn a_slow_watcher_is_ended_and_the_others_are_not(backend: impl Backend) {
+pub(crate) async fn only_a_watch_that_lags_behind_the_history_is_ended(backend: impl Backend) {
     let options = StoreOptions { history_events: 100, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let mut slow = store.watch(ALL, WatchFrom::Now).unwrap();
@@ -313,7 +313,7 @@ pub(crate) async fn a_slow_watcher_is_ended_and_the_others_are_not(backend: impl
     assert_eq!(elsewhere.next().await.unwrap().entry.facts, "1");
 }
 
-pub(crate) async fn history_is_bounded_by_bytes_too(backend: impl Backend) {
+pub(crate) async fn event_history_is_bounded_by_bytes(backend: impl Backend) {
     let options = StoreOptions { history_bytes: 100_000, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let mut slow = store.watch(ALL, WatchFrom::Now).unwrap();
@@ -323,7 +323,7 @@ pub(crate) async fn history_is_bounded_by_bytes_too(backend: impl Backend) {
     assert_eq!(slow.next().await.unwrap_err(), WatchError::Lagged);
 }
 
-pub(crate) async fn a_watch_knows_how_far_it_is(backend: impl Backend) {
+pub(crate) async fn watch_progress_never_passes_an_undelivered_event(backend: impl Backend) {
     let store = open(backend).await;
     let mut watch = store.watch("/registry/core/things/mine/", WatchFrom::Now).unwrap();
     assert!(watch.try_next().unwrap().is_none());
@@ -341,7 +341,7 @@ pub(crate) async fn a_watch_knows_how_far_it_is(backend: impl Backend) {
     assert_eq!(watch.progress(), later);
 }
 
-pub(crate) async fn a_list_and_its_watch_leave_nothing_out(backend: impl Backend) {
+pub(crate) async fn list_and_watch_continues_without_a_gap_after_the_list(backend: impl Backend) {
     let store = open(backend).await;
     let writer = tokio::spawn({
         let store = store.clone();
@@ -365,7 +365,7 @@ pub(crate) async fn a_list_and_its_watch_leave_nothing_out(backend: impl Backend
     assert_eq!(store.revision(), 301);
 }
 
-pub(crate) async fn concurrent_increments_are_all_counted(backend: impl Backend) {
+pub(crate) async fn concurrent_compare_and_swap_writes_are_not_lost(backend: impl Backend) {
     let store = open(backend).await;
     create(&store, "counter", "0").await;
     let tasks: Vec<_> = (0..8)
@@ -395,7 +395,7 @@ pub(crate) async fn concurrent_increments_are_all_counted(backend: impl Backend)
     assert_eq!(store.revision(), 202);
 }
 
-pub(crate) async fn limits_are_enforced(backend: impl Backend) {
+pub(crate) async fn oversized_and_malformed_keys_and_records_are_refused(backend: impl Backend) {
     let options = StoreOptions { max_key: 40, max_record: 100, ..StoreOptions::default() };
     let store = Store::open(backend, options).await.unwrap();
     let fits = Record { body: vec![b'x'; 90].into(), revision_at: 90, facts: vec![b'f'; 10].into() };
@@ -434,7 +434,7 @@ pub(crate) async fn a_closed_store_refuses_writes_and_ends_watches(backend: impl
     assert_eq!(store.get(&key("a")).unwrap().facts, "1");
 }
 
-pub(crate) async fn a_watch_wakes_from_waiting(backend: impl Backend) {
+pub(crate) async fn a_waiting_watch_wakes_on_a_write(backend: impl Backend) {
     let store = open(backend).await;
     let mut watch = store.watch(ALL, WatchFrom::Now).unwrap();
     let waiting = tokio::spawn(async move { watch.next().await.unwrap().revision });
@@ -467,26 +467,26 @@ macro_rules! every_backend {
         $(suite!(
             $name, $make,
             an_empty_store_is_at_revision_1_and_the_first_write_gets_2,
-            a_write_happens_only_in_the_expected_state,
-            entries_carry_their_revision_and_deletions_theirs,
+            a_write_whose_expectation_fails_is_a_conflict,
+            entries_and_deletion_events_carry_their_own_revision,
             lists_are_ordered_bounded_and_confined_to_their_scope,
-            a_list_at_a_revision_shows_what_was_there,
-            paging_is_consistent_while_others_write,
+            a_list_at_an_exact_revision_returns_the_state_at_that_revision,
+            paging_is_consistent_under_concurrent_writes,
             compacted_and_future_revisions_are_refused,
-            old_revisions_go_with_time,
-            old_revisions_go_with_their_number,
-            old_revisions_go_with_their_size,
-            a_watch_tells_what_its_scope_covers,
-            events_are_shared_and_know_what_was_before,
-            all_watchers_see_one_order,
-            a_slow_watcher_is_ended_and_the_others_are_not,
-            history_is_bounded_by_bytes_too,
-            a_watch_knows_how_far_it_is,
-            a_list_and_its_watch_leave_nothing_out,
-            concurrent_increments_are_all_counted,
-            limits_are_enforced,
+            revisions_older_than_the_retention_time_are_compacted,
+            revisions_beyond_the_retained_number_are_compacted,
+            revisions_beyond_the_retained_size_are_compacted,
+            a_watch_delivers_exactly_the_events_in_its_scope,
+            watches_share_events_that_carry_the_previous_entry,
+            all_watches_deliver_events_in_the_same_order,
+            only_a_watch_that_lags_behind_the_history_is_ended,
+            event_history_is_bounded_by_bytes,
+            watch_progress_never_passes_an_undelivered_event,
+            list_and_watch_continues_without_a_gap_after_the_list,
+            concurrent_compare_and_swap_writes_are_not_lost,
+            oversized_and_malformed_keys_and_records_are_refused,
             a_closed_store_refuses_writes_and_ends_watches,
-            a_watch_wakes_from_waiting,
+            a_waiting_watch_wakes_on_a_write,
         );)*
     };
 }

@@ -24,7 +24,7 @@ fn marks_are_printable_and_invisible_characters_are_not() {
 }
 
 #[test]
-fn floats_have_the_fewest_digits() {
+fn floats_are_printed_as_in_go_with_the_fewest_digits() {
     for (number, shown) in [
         (0.0, "0"),
         (-0.0, "-0"),

@@ -56,7 +56,7 @@ async fn serve(routes: impl FnOnce(&str) -> Router) -> (String, String) {
 }
 
 #[tokio::test]
-async fn keys_are_discovered_over_tls_with_the_token_for_that_server_only() {
+async fn discovery_sends_the_bearer_token_only_to_the_issuer() {
     let key = Key::ec("k");
     let set = jwks(&[&key]);
     let received: Arc<Mutex<Vec<Option<String>>>> = Arc::default();

@@ -84,7 +84,7 @@ async fn keys_are_fetched_once_and_cached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_that_come_at_once_share_one_fetch() {
+async fn concurrent_requests_share_one_fetch_of_keys() {
     let key = Key::ec("k");
     let setup = Arc::new(setup(&[&key]));
     setup.source.gate.forget_permits(usize::MAX);
@@ -106,7 +106,7 @@ async fn many_that_come_at_once_share_one_fetch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_key_causes_one_fetch_and_no_more_for_a_while() {
+async fn unknown_key_causes_at_most_one_fetch_per_interval() {
     let (old, new, stranger) = (Key::ec("old"), Key::ec("new"), Key::ec("stranger"));
     let setup = setup(&[&old]);
     assert_eq!(setup.judge(&old).await, Ok(()));
@@ -132,7 +132,7 @@ async fn an_unknown_key_causes_one_fetch_and_no_more_for_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_come_while_rotated_keys_are_fetched_wait_for_them() {
+async fn requests_with_a_rotated_key_wait_for_the_fetch_under_way() {
     let (old, new) = (Key::ec("old"), Key::ec("new"));
     let setup = Arc::new(setup(&[&old]));
     assert_eq!(setup.judge(&old).await, Ok(()));
@@ -159,7 +159,7 @@ async fn those_who_come_while_rotated_keys_are_fetched_wait_for_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fetch_goes_on_when_whoever_caused_it_goes_away() {
+async fn fetch_of_keys_continues_when_its_request_is_cancelled() {
     let (old, new) = (Key::ec("old"), Key::ec("new"));
     let setup = Arc::new(setup(&[&old]));
     assert_eq!(setup.judge(&old).await, Ok(()));
@@ -182,7 +182,7 @@ async fn a_fetch_goes_on_when_whoever_caused_it_goes_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_get_old_are_renewed_behind_and_then_no_longer_used() {
+async fn stale_keys_are_renewed_in_the_background_and_rejected_after_one_hour() {
     let (old, new) = (Key::ec("old"), Key::ec("new"));
     let setup = setup(&[&old]);
     assert_eq!(setup.judge(&old).await, Ok(()));
@@ -209,7 +209,7 @@ async fn keys_get_old_are_renewed_behind_and_then_no_longer_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_keys_every_request_is_denied_and_the_issuer_is_asked_rarely() {
+async fn without_keys_every_request_is_rejected_and_fetches_are_rate_limited() {
     let key = Key::ec("k");
     let setup = setup(&[&key]);
     setup.source.publish(None);
@@ -225,7 +225,7 @@ async fn without_keys_every_request_is_denied_and_the_issuer_is_asked_rarely() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_that_does_not_answer_is_given_up() {
+async fn fetch_of_keys_times_out() {
     let key = Key::ec("k");
     let setup = setup(&[&key]);
     setup.source.gate.forget_permits(usize::MAX);
@@ -249,7 +249,7 @@ async fn a_token_of_another_issuer_causes_no_fetch() {
 }
 
 #[test]
-fn when_to_fetch_is_decided_by_times_alone() {
+fn refresh_decision_depends_on_age_of_keys_and_of_the_last_attempt() {
     let refresh = Refresh::default();
     let seconds = |s: Option<u64>| s.map(Duration::from_secs);
     let decide = |need, fetched, tried| {
@@ -288,7 +288,7 @@ impl Get for Documents {
 }
 
 #[tokio::test]
-async fn discovery_reads_where_the_keys_are_and_then_the_keys() {
+async fn discovery_fetches_the_jwks_uri_of_the_provider_document() {
     let key = Key::ec("k");
     let documents = Documents::default();
     let put = |url: &str, body: Vec<u8>| documents.0.lock().unwrap().insert(url.to_owned(), body);

@@ -112,7 +112,7 @@ impl http_body::Body for Watched {
 }
 
 #[tokio::test]
-async fn a_caller_with_a_token_that_fits_is_answered() {
+async fn request_with_a_valid_token_is_accepted() {
     let webhook = webhook(Mode::Require);
     let token = webhook.key.token(&claims("*"));
     for scheme in ["Bearer", "bearer", "BEARER", "Bearer "] {
@@ -125,7 +125,7 @@ async fn a_caller_with_a_token_that_fits_is_answered() {
 }
 
 #[tokio::test]
-async fn a_caller_without_one_is_answered_401_before_the_body_is_read() {
+async fn missing_or_invalid_token_is_a_401_before_the_body_is_read() {
     let webhook = webhook(Mode::Require);
     let expired = webhook.key.token(&changed("*", |c| {
         c["exp"] = json!(NOW - 600);
@@ -155,7 +155,7 @@ async fn a_caller_without_one_is_answered_401_before_the_body_is_read() {
 }
 
 #[tokio::test]
-async fn two_authorizations_are_one_too_many() {
+async fn two_authorization_headers_are_rejected() {
     let webhook = webhook(Mode::Require);
     let value = HeaderValue::from_str(&format!("Bearer {}", webhook.key.token(&claims("*")))).unwrap();
     let request =
@@ -167,7 +167,7 @@ async fn two_authorizations_are_one_too_many() {
 }
 
 #[tokio::test]
-async fn a_caller_who_asks_about_another_group_is_answered_403() {
+async fn review_of_a_group_that_the_token_does_not_attest_is_a_403() {
     let webhook = webhook(Mode::Require);
     assert_eq!(webhook.about("ninja.turtles.ai", "ninja.turtles.ai").await, 200);
     assert_eq!(webhook.about("ninja.turtles.ai", "").await, 403);
@@ -181,7 +181,7 @@ async fn a_caller_who_asks_about_another_group_is_answered_403() {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_answered_400_and_what_is_too_long_413() {
+async fn malformed_review_is_a_400_and_oversized_body_a_413() {
     let webhook = webhook(Mode::Require);
     let bearer = format!("Bearer {}", webhook.key.token(&claims("apps")));
     let ask = async |body: Body| webhook.ask("/review", Some(&bearer), body).await.0;
@@ -193,7 +193,7 @@ async fn what_is_no_review_is_answered_400_and_what_is_too_long_413() {
 }
 
 #[tokio::test]
-async fn observe_lets_everybody_pass_and_counts_whom_require_would_refuse() {
+async fn observe_mode_accepts_all_requests_and_counts_rejections() {
     let webhook = webhook(Mode::Observe);
     let body = || Body::from(review("apps").to_string());
     let (status, text, _) = webhook.ask("/review", None, body()).await;
@@ -208,7 +208,7 @@ async fn observe_lets_everybody_pass_and_counts_whom_require_would_refuse() {
 }
 
 #[tokio::test]
-async fn off_looks_at_nothing() {
+async fn off_mode_accepts_all_requests_and_counts_none() {
     let webhook = webhook(Mode::Off);
     assert_eq!(webhook.ask("/review", Some("Bearer x"), Body::from(review("").to_string())).await.0, 200);
     assert_eq!(webhook.ask("/forgetful", None, Body::empty()).await.0, 200);
@@ -217,7 +217,7 @@ async fn off_looks_at_nothing() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_forgets_to_compare_is_found_out() {
+async fn handler_that_does_not_check_the_group_is_a_500() {
     let webhook = webhook(Mode::Require);
     let bearer = format!("Bearer {}", webhook.key.token(&claims("*")));
     let answer = webhook.ask("/forgetful", Some(&bearer), Body::from(review("").to_string())).await;
@@ -226,7 +226,7 @@ async fn a_webhook_that_forgets_to_compare_is_found_out() {
 }
 
 #[tokio::test]
-async fn nor_does_a_webhook_answer_that_compares_and_does_not_mind() {
+async fn handler_that_ignores_a_failed_group_check_is_a_500() {
     let webhook = webhook(Mode::Require);
     let ask = async |group: &str| {
         let bearer = format!("Bearer {}", webhook.key.token(&claims(group)));
@@ -240,7 +240,7 @@ async fn nor_does_a_webhook_answer_that_compares_and_does_not_mind() {
 }
 
 #[tokio::test]
-async fn a_denial_after_a_comparison_that_failed_is_given_as_it_is() {
+async fn denial_after_a_failed_group_check_is_returned_unchanged() {
     let webhook = webhook(Mode::Require);
     let ask = async |group: &str| {
         let bearer = format!("Bearer {}", webhook.key.token(&claims(group)));
@@ -253,14 +253,14 @@ async fn a_denial_after_a_comparison_that_failed_is_given_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_route_without_the_layer_is_refused() {
+async fn handler_without_the_authentication_layer_is_a_500() {
     let router: Router = Router::new().route("/review", post(answer));
     let request = Request::post("/review").body(Body::from(review("").to_string())).unwrap();
     assert_eq!(router.oneshot(request).await.unwrap().status(), StatusCode::INTERNAL_SERVER_ERROR);
 }
 
 #[tokio::test]
-async fn a_plain_tower_service_compares_by_itself() {
+async fn plain_tower_service_can_check_the_group_of_a_review() {
     let key = Key::ec("k");
     let service = service_fn(async |request: Request<String>| {
         let about = AdmissionRequest::from_review(request.body().as_bytes()).unwrap();
@@ -290,7 +290,7 @@ impl ReviewToken for Reviewer {
 }
 
 #[tokio::test]
-async fn the_api_server_may_be_asked_too() {
+async fn optional_token_review_can_reject_a_valid_token() {
     let key = Key::ec("k");
     let says = Arc::new(Mutex::new(None));
     let layer = layer(&key).review(Reviewer(Arc::clone(&says)));
@@ -310,7 +310,7 @@ async fn the_api_server_may_be_asked_too() {
 }
 
 #[test]
-fn modes_have_names() {
+fn modes_are_parsed_by_name_and_default_to_require() {
     assert_eq!("off".parse(), Ok(Mode::Off));
     assert_eq!("observe".parse(), Ok(Mode::Observe));
     assert_eq!("require".parse(), Ok(Mode::Require));

@@ -76,13 +76,13 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_is_a_token(text in ".{0,200}", now in 0..4_000_000_000_i64) {
+    fn arbitrary_text_is_rejected_as_a_token(text in ".{0,200}", now in 0..4_000_000_000_i64) {
         let key = Key::ec("k");
         prop_assert!(verifier(&[&key]).verify(&text, at(now), &pods()).is_err());
     }
 
     #[test]
-    fn no_bytes_in_three_parts_are_a_token(header in any::<Vec<u8>>(), claims in any::<Vec<u8>>(), signature in any::<Vec<u8>>()) {
+    fn arbitrary_bytes_in_three_parts_are_rejected_as_a_token(header in any::<Vec<u8>>(), claims in any::<Vec<u8>>(), signature in any::<Vec<u8>>()) {
         use base64::Engine as _;
         use base64::engine::general_purpose::URL_SAFE_NO_PAD;
         let key = Key::ec("k");
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn signed_claims_of_any_shape_do_no_harm(header in any_json(), claims in any_json(), now in any::<u32>()) {
+    fn verifying_signed_claims_of_any_shape_never_panics(header in any_json(), claims in any_json(), now in any::<u32>()) {
         let key = Key::ec("k");
         let verifier = verifier(&[&key]);
         let _ = verifier.verify(&key.token(&claims), at(i64::from(now)), &pods());
@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn one_claim_replaced_by_anything_is_let_in_only_where_it_changes_nothing(
+    fn token_with_one_replaced_claim_is_rejected_unless_equivalent(
         pointer in prop::sample::select(vec![
             "/iss", "/aud", "/exp", "/iat", "/sub", "/kubernetes.io", "/kubernetes.io/namespace",
             "/kubernetes.io/serviceaccount", "/kubernetes.io/attestations", "/kubernetes.io/attestationClaims",
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn one_byte_of_a_token_changed_is_refused(at_byte in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn token_with_one_changed_byte_is_rejected(at_byte in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let key = Key::ec("k");
         let token = key.token(&claims("*"));
         let mut bytes = token.clone().into_bytes();
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn documents_of_any_shape_do_no_harm(document in any_json(), bytes in any::<Vec<u8>>()) {
+    fn reading_documents_of_any_shape_never_panics(document in any_json(), bytes in any::<Vec<u8>>()) {
         for text in [document.to_string().into_bytes(), bytes] {
             let _ = KeySet::from_jwks(&text);
             let _ = KeySet::from_jwks(json!({"keys": [document]}).to_string().as_bytes());

@@ -90,7 +90,7 @@ async fn a_token_is_cached_and_renewed_before_it_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_about_to_end_is_not_handed_out() {
+async fn token_about_to_expire_is_not_returned() {
     let server = Server::new();
     let cache = TokenCache::new(server.clone());
     let one = wanted("guard", "1");
@@ -103,7 +103,7 @@ async fn a_token_about_to_end_is_not_handed_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_that_come_at_once_share_one_request_and_its_outcome() {
+async fn concurrent_callers_share_one_token_request_and_its_result() {
     let server = Server::new();
     server.gate.forget_permits(usize::MAX);
     let cache = TokenCache::new(server.clone());
@@ -133,7 +133,7 @@ async fn many_that_come_at_once_share_one_request_and_its_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_renewal_is_not_tried_at_every_call() {
+async fn failed_token_renewal_is_retried_after_a_delay() {
     let server = Server::new();
     let cache = TokenCache::new(server.clone());
     let one = wanted("guard", "1");
@@ -154,7 +154,7 @@ async fn a_failed_renewal_is_not_tried_at_every_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_answer_is_given_up() {
+async fn token_request_times_out() {
     let server = Server::new();
     server.gate.forget_permits(usize::MAX);
     let cache = TokenCache::new(server);
@@ -163,7 +163,7 @@ async fn a_server_that_does_not_answer_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_configuration_made_anew_has_tokens_of_its_own() {
+async fn tokens_are_cached_by_configuration_uid_audience_group_and_kind() {
     let server = Server::new();
     let cache = TokenCache::new(server.clone());
     assert!(cache.token(&wanted("guard", "1")).await.unwrap().ends_with(" 1"));
@@ -200,7 +200,7 @@ async fn the_number_of_cached_tokens_is_bounded() {
 }
 
 #[test]
-fn a_request_speaks_one_dialect() {
+fn token_request_uses_the_fields_of_one_dialect() {
     let one = Wanted::new(&configuration("guard", "u"), &ClientConfig::service("default", "guard"), "apps")
         .unwrap();
     let bound = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "name": "guard", "uid": "u"});
@@ -230,7 +230,7 @@ fn a_request_speaks_one_dialect() {
 }
 
 #[test]
-fn an_answer_has_a_token_and_how_long_it_lives() {
+fn token_response_has_a_token_and_a_lifetime_of_at_most_ten_minutes() {
     let read = |answer| Issued::from_answer(&answer).map(|issued| (issued.token, issued.lifetime.as_secs()));
     let one = |seconds| Some(("t".to_owned(), seconds));
     assert_eq!(read(json!({"spec": {"expirationSeconds": 600}, "status": {"token": "t"}})), one(600));

@@ -1,6 +1,6 @@
 //! The test vectors in `vectors/webhook-auth.json`, shared with the packages for other languages. Its README describes the format.
 //!
-//! With `UPDATE_VECTORS=1`, the test `every_token_of_the_vectors_is_judged_as_they_say` regenerates the file with new keys.
+//! With `UPDATE_VECTORS=1`, the test `tokens_of_the_test_vectors_give_the_expected_results` regenerates the file with new keys.
 //! Expected results are written down here, never computed.
 
 mod tokens;
@@ -272,7 +272,7 @@ fn shown(identity: &Identity) -> Value {
 }
 
 #[test]
-fn every_token_of_the_vectors_is_judged_as_they_say() {
+fn tokens_of_the_test_vectors_give_the_expected_results() {
     if std::env::var_os("UPDATE_VECTORS").is_some() {
         let written = format!("{}\n", serde_json::to_string_pretty(&made()).unwrap());
         fs::write(file(), written).unwrap();
@@ -306,7 +306,7 @@ fn every_token_of_the_vectors_is_judged_as_they_say() {
 }
 
 #[tokio::test]
-async fn every_header_of_the_vectors_is_judged_as_they_say() {
+async fn headers_of_the_test_vectors_give_the_expected_results() {
     let vectors = vectors();
     for case in vectors["headers"].as_array().unwrap() {
         let counts = Arc::<Counts>::default();
@@ -331,7 +331,7 @@ async fn every_header_of_the_vectors_is_judged_as_they_say() {
 }
 
 #[test]
-fn every_document_of_the_vectors_is_read_as_they_say() {
+fn documents_of_the_test_vectors_give_the_expected_results() {
     let vectors = vectors();
     for case in vectors["key_sets"].as_array().unwrap() {
         let read = KeySet::from_jwks(case["document"].as_str().unwrap().as_bytes());

@@ -43,7 +43,7 @@ fn facts_override_the_rules_and_named_types_get_their_own_line() {
 }
 
 #[test]
-fn added_fields_stand_among_those_of_kubernetes() {
+fn added_fields_are_sorted_among_the_fields_of_kubernetes() {
     let definition = json!({ "properties": { "b": { "type": "string" }, "d": { "type": "string" } } });
     let facts =
         "field core.v1.Thing.a added\nfield core.v1.Thing.c added type={}str\nfield core.v1.Thing.e added";
@@ -51,7 +51,7 @@ fn added_fields_stand_among_those_of_kubernetes() {
 }
 
 #[test]
-fn types_that_no_definition_has_stand_among_the_others() {
+fn types_without_a_definition_are_sorted_among_the_others() {
     let definition = json!({ "properties": { "a": { "type": "string" } } });
     let facts = "type core.v1.Other @v1 path:str";
     assert_eq!(lines(&definition, facts).unwrap(), ["core.v1.Other @v1 path:str", "core.v1.Thing a:str"]);
@@ -60,7 +60,7 @@ fn types_that_no_definition_has_stand_among_the_others() {
 }
 
 #[test]
-fn a_fact_about_nothing_is_an_error() {
+fn fact_about_an_unknown_field_is_an_error() {
     let error = lines(&json!({ "properties": {} }), "field core.v1.Thing.gone pointer").unwrap_err();
     assert!(error.contains("core.v1.Thing.gone"), "{error}");
     let error = lines(&json!({}), "fact core.v1.Thing.gone pointer").unwrap_err();

@@ -140,7 +140,10 @@ pub(super) fn items(document: &Document, text: impl Fn(&str) -> Option<String>) 
         // Before a parenthesis, a lower-case word may also be a subcommand or a field.
         let is_code = between == " in " || item.contains("::") || item.starts_with(char::is_uppercase);
         let is_item = is_code && item.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | ':'));
-        if !is_item || !file.starts_with("crates/") || !file.ends_with(".rs") {
+        if !is_item
+            || !file.starts_with("crates/")
+            || Path::new(file).extension().is_none_or(|extension| extension != "rs")
+        {
             continue;
         }
         let name = item.rsplit(':').next().unwrap_or_default();

@@ -39,7 +39,7 @@ fn packages(uses: &[(&str, &str, Option<&str>)]) -> Packages {
 }
 
 #[test]
-fn an_arrow_of_the_table_is_allowed_and_its_reverse_is_not() {
+fn dependency_listed_in_the_table_is_allowed_and_its_reverse_is_not() {
     let map = Map::parse(ARCHITECTURE);
     assert!(arrows(&map, &packages(&[("api", "value", None)])).is_empty());
     let complaints = arrows(&map, &packages(&[("value", "api", Some("dev"))]));
@@ -47,7 +47,7 @@ fn an_arrow_of_the_table_is_allowed_and_its_reverse_is_not() {
 }
 
 #[test]
-fn a_crate_needs_a_row_and_a_heading() {
+fn every_crate_needs_a_row_and_a_heading_in_architecture_md() {
     let both = packages(&[]);
     assert!(headings(ARCHITECTURE, &both).is_empty());
     let without = ARCHITECTURE.replace("| `api` | the model | `value` |\n", "").replace("### `api`\n", "");
@@ -58,7 +58,7 @@ fn a_crate_needs_a_row_and_a_heading() {
 }
 
 #[test]
-fn io_below_a_decision_is_found_at_any_depth_but_not_in_tests() {
+fn io_dependency_of_a_decision_crate_is_rejected_at_any_depth_except_in_tests() {
     let deep = packages(&[("api", "value", None), ("value", "mio", None)]);
     assert_eq!(without_io(&deep, &["api"]), ["`api` decides, but is built from `mio`"]);
     let tests = packages(&[("api", "mio", Some("dev"))]);
@@ -66,13 +66,13 @@ fn io_below_a_decision_is_found_at_any_depth_but_not_in_tests() {
 }
 
 #[test]
-fn a_second_cryptography_is_found() {
+fn second_cryptography_library_is_rejected() {
     assert!(one_cryptography("warning: nothing to print.").is_none());
     assert!(one_cryptography("ring v0.17.14\n└── rustls v0.23.46").is_some());
 }
 
 #[test]
-fn only_code_is_looked_at() {
+fn code_only_removes_comments_and_string_literals() {
     let text = "let a = \"std::fs\"; // std::fs\n/* std::fs */ let b = r#\"std::\"fs\"#; let c = '\"'; fn d<'a>() {}\nlet e = 1;";
     let code = code_only(text);
     assert!(!code.contains("fs"), "{code}");
@@ -106,7 +106,7 @@ fn a_decision_crate_may_use_addresses_and_given_times_but_no_socket_and_no_clock
 }
 
 #[test]
-fn only_the_write_path_commits() {
+fn commit_outside_the_write_path_is_rejected() {
     let commits = "async fn f() { self.state.store.commit(write).await; }";
     assert!(one_writer(&Source::new("crates/server/src/write.rs", commits)).is_empty());
     assert!(one_writer(&Source::new("crates/storage/src/store.rs", commits)).is_empty());
@@ -117,14 +117,14 @@ fn only_the_write_path_commits() {
 }
 
 #[test]
-fn keys_stay_at_home() {
+fn signing_key_outside_its_module_is_rejected() {
     let holds = "struct S { key: EcdsaKeyPair }";
     assert!(keys_at_home(&Source::new("crates/authn/src/tokens/keys.rs", holds)).is_empty());
     assert_eq!(keys_at_home(&Source::new("crates/server/src/handlers/get.rs", holds)).len(), 1);
 }
 
 #[test]
-fn storage_keys_are_spelled_in_one_module() {
+fn storage_key_literal_outside_the_keys_module_is_rejected() {
     let spells = "fn f() -> &'static str { \"/registry/pods/\" }";
     let complaints = |path: &str, text: &str| storage_keys_at_home(&Source::new(path, text)).len();
     assert_eq!(complaints("crates/server/src/keys.rs", spells), 0);
@@ -138,7 +138,7 @@ fn storage_keys_are_spelled_in_one_module() {
 }
 
 #[test]
-fn nothing_is_left_to_do() {
+fn todo_comments_are_rejected() {
     let left = format!("// {}: later", concat!("TO", "DO"));
     assert_eq!(nothing_left_to_do(&Source::new("crates/a/src/b.rs", &left)).len(), 1);
     assert!(nothing_left_to_do(&Source::new("crates/a/src/b.rs", "// all done")).is_empty());

@@ -91,7 +91,7 @@ fn every_expression_of_both_kinds_of_policies_is_checked() {
 }
 
 #[test]
-fn what_has_no_effect_is_warned_about() {
+fn manifests_without_effect_cause_a_warning() {
     assert_eq!(
         warnings(ManifestSet::ValidatingPolicies, &[file("a.yaml", POLICY)]),
         [
@@ -112,7 +112,7 @@ fn what_has_no_effect_is_warned_about() {
 }
 
 #[test]
-fn a_list_of_expected_objects_is_exact_and_stays() {
+fn expected_objects_list_must_match_the_manifests_and_cannot_be_removed() {
     let both = file("a.yaml", &format!("{POLICY}---\n{BINDING}"));
     let list = |text: &str| file(EXPECTED_OBJECTS, text);
     let good = load(ManifestSet::ValidatingPolicies, "/d", std::slice::from_ref(&both), LAX)
@@ -154,7 +154,7 @@ fn a_list_of_expected_objects_is_exact_and_stays() {
 }
 
 #[test]
-fn comments_are_no_documents_and_errors_are_at_their_own_lines() {
+fn documents_with_only_comments_are_ignored_and_errors_have_the_right_line() {
     for text in [
         format!("# Licensed to everybody\n---\n{POLICY}"),
         format!("---\n# Licensed\n---\n\n---\n{POLICY}---\n# end\n"),

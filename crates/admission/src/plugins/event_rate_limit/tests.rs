@@ -87,7 +87,7 @@ fn write(
 }
 
 #[test]
-fn a_burst_passes_and_then_as_many_as_come_in_a_second() {
+fn events_are_limited_to_the_burst_and_then_to_qps() {
     let (plugin, now) = plugin("limits: [{type: Server, qps: 2, burst: 3}]");
     let ask = || write(&plugin, "ann", "team", "{}", false);
     for _ in 0..3 {
@@ -107,7 +107,7 @@ fn a_burst_passes_and_then_as_many_as_come_in_a_second() {
 }
 
 #[test]
-fn each_key_has_its_own_and_all_limits_are_reported() {
+fn each_namespace_and_user_has_its_own_limit_and_all_exceeded_limits_are_reported() {
     let (plugin, _) = plugin(
         "limits: [{type: Namespace, qps: 1, burst: 1}, {type: User, qps: 1, burst: 2}, {type: SourceAndObject, qps: 1, burst: 9}]",
     );
@@ -122,7 +122,7 @@ fn each_key_has_its_own_and_all_limits_are_reported() {
 }
 
 #[test]
-fn source_and_object_tell_events_apart_and_the_oldest_bucket_makes_room() {
+fn source_and_object_limit_evicts_the_least_recently_used_bucket() {
     let (plugin, _) = plugin("limits: [{type: SourceAndObject, qps: 1, burst: 1, cacheSize: 2}]");
     let ask = |host: &str| {
         let event = format!(

@@ -141,7 +141,7 @@ fn a_denial_is_reported_and_cached() {
 }
 
 #[test]
-fn a_service_that_fails_refuses_unless_the_configuration_says_otherwise() {
+fn failing_image_policy_webhook_denies_unless_default_allow_is_set() {
     let broken = || Scripted::new(Ok(WebhookResponse { status: 500, ..WebhookResponse::default() }));
     let service = broken();
     let plugin = ImagePolicyWebhook::new(configured(""), Arc::clone(&service) as _);

@@ -8,7 +8,7 @@ fn read(text: &str) -> Value {
 }
 
 #[test]
-fn versions_are_latest_or_a_minor_version_of_one() {
+fn pod_security_version_is_latest_or_v1_minor() {
     assert_eq!(PodSecurityVersion::parse("latest"), Ok(PodSecurityVersion::Latest));
     assert_eq!(PodSecurityVersion::parse("v1.0"), Ok(PodSecurityVersion::Minor(0)));
     assert_eq!(PodSecurityVersion::parse("v1.37"), Ok(PodSecurityVersion::Minor(37)));
@@ -20,7 +20,7 @@ fn versions_are_latest_or_a_minor_version_of_one() {
 }
 
 #[test]
-fn the_latest_version_comes_after_all_others() {
+fn latest_version_and_restricted_level_order_last() {
     assert!(PodSecurityVersion::Latest > PodSecurityVersion::Minor(u32::MAX));
     assert!(
         PodSecurityLevel::Restricted > PodSecurityLevel::Baseline
@@ -29,7 +29,7 @@ fn the_latest_version_comes_after_all_others() {
 }
 
 #[test]
-fn enforcing_more_than_is_warned_of_warns_of_it_too() {
+fn warn_level_defaults_to_the_enforce_level() {
     let namespace = |labels: &str| read(&format!("metadata: {{labels: {labels}}}"));
     let policy = |labels: &str| NamespacePolicy::of(&namespace(labels), &NamespacePolicy::default()).0;
     let strict = policy(
@@ -46,7 +46,7 @@ fn enforcing_more_than_is_warned_of_warns_of_it_too() {
 }
 
 #[test]
-fn labels_that_cannot_be_read_enforce_the_strictest_and_inform_of_nothing() {
+fn invalid_pod_security_labels_enforce_restricted_and_do_not_warn_or_audit() {
     let namespace = read(
         "metadata: {labels: {pod-security.kubernetes.io/enforce: x, pod-security.kubernetes.io/audit: x, pod-security.kubernetes.io/warn: x}}",
     );
@@ -60,7 +60,7 @@ fn labels_that_cannot_be_read_enforce_the_strictest_and_inform_of_nothing() {
 }
 
 #[test]
-fn versions_of_the_future_are_the_newest_one() {
+fn future_versions_are_evaluated_as_latest() {
     let pod = read("spec: {containers: [{name: c}]}");
     let found = |version| {
         in_detail(&violations(

@@ -30,7 +30,7 @@ const OBJECTS: &str = "
 ";
 
 #[test]
-fn what_is_used_is_counted_in_the_quotas_namespace() {
+fn quota_usage_is_counted_in_the_namespace_of_the_quota() {
     let cluster: FakeCluster = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {pods: '5', requests.cpu: '1', count/pods: '9', services: '1', configmaps: '3'}}}",
@@ -46,7 +46,7 @@ fn what_is_used_is_counted_in_the_quotas_namespace() {
 }
 
 #[test]
-fn a_status_that_is_right_is_left_alone() {
+fn up_to_date_quota_status_is_not_updated() {
     let cluster: FakeCluster = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {pods: '5'}}, status: {hard: {pods: '5'}, used: {pods: '1'}}}",
@@ -65,7 +65,7 @@ fn usage_of_resources_without_an_evaluator_stays_unchanged() {
 }
 
 #[test]
-fn scopes_choose_what_is_counted() {
+fn quota_counts_only_objects_in_its_scopes() {
     let cluster: FakeCluster = read(OBJECTS).into_iter().collect();
     let quota = read(
         "- {apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {pods: '5'}, scopes: [BestEffort]}}",
@@ -128,7 +128,7 @@ fn charged(limited: &str, quotas: &str) -> Result<usize, String> {
 }
 
 #[test]
-fn what_is_limited_needs_a_quota_that_covers_it() {
+fn limited_resource_is_forbidden_without_a_quota_that_covers_it() {
     let cpu = "[{resource: pods, matchContains: [requests.cpu]}]";
     assert_eq!(charged("[]", "[]"), Ok(0));
     assert_eq!(charged("[{resource: services, matchContains: [cpu]}]", "[]"), Ok(0));
@@ -147,7 +147,7 @@ fn what_is_limited_needs_a_quota_that_covers_it() {
 }
 
 #[test]
-fn a_scope_that_is_limited_needs_a_quota_of_that_scope() {
+fn limited_scope_is_rejected_without_a_quota_of_that_scope() {
     let of = |class: &str| {
         format!(
             "[{{resource: pods, matchScopes: [{{scopeName: PriorityClass, operator: In, values: [{class}]}}]}}]"

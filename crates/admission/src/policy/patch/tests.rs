@@ -10,7 +10,7 @@ fn doubled(levels: usize) -> Val<'static> {
 }
 
 #[test]
-fn what_shares_its_parts_is_counted_as_if_it_did_not() {
+fn size_limit_of_mutations_counts_shared_values_each_time_they_occur() {
     assert_eq!(check_size(&doubled(10)), Ok(()));
     let too_large = Err("what the mutation gives is too large".to_owned());
     assert_eq!(check_size(&doubled(60)), too_large);
@@ -18,7 +18,7 @@ fn what_shares_its_parts_is_counted_as_if_it_did_not() {
 }
 
 #[test]
-fn text_is_counted_as_often_as_it_is_there() {
+fn size_limit_of_mutations_counts_repeated_strings_each_time() {
     let text = "x".repeat(1 << 20);
     let map = Value::map([(text.clone(), 1)]);
     let field =

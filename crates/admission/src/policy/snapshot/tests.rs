@@ -3,7 +3,7 @@ use value::{Map, Value};
 use super::*;
 
 #[test]
-fn a_policy_with_too_many_resources_is_looked_at_every_time() {
+fn policy_with_too_many_resources_is_evaluated_for_every_request() {
     let list = |prefix: &str, count: usize| Value::list((0..count).map(|i| format!("{prefix}{i}")));
     let postings = |groups: usize, resources: usize| {
         let rule = Value::map([

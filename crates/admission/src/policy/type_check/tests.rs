@@ -21,7 +21,7 @@ fn found(spec: &Value, is_one: impl Fn(&str) -> bool) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn kinds_are_looked_up_by_every_combination_until_there_are_enough() {
+fn type_checking_limits_the_number_of_kinds_and_lookups() {
     let names =
         |prefix: &str, count: usize| (0..count).map(|i| format!("{prefix}{i:03}")).collect::<Vec<_>>();
     let one = |text: &str| vec![text.to_owned()];

@@ -2,7 +2,7 @@ use super::*;
 
 /// The message about an invalid response must not contain all of a long response.
 #[test]
-fn a_long_answer_is_quoted_in_part() {
+fn error_about_an_invalid_webhook_response_truncates_it() {
     let report = |padding: usize| {
         let body = format!(
             r#"{{"apiVersion":"other/","kind":"AdmissionReview","padding":"{}"}}"#,

@@ -95,7 +95,7 @@ fn cause(attester: &Attests, asked: &Ask<'_>) -> String {
 const DENIED: &str = r#"403 serviceaccounts/token "robot" is forbidden: token request denied"#;
 
 #[test]
-fn a_grant_says_the_same_in_both_sets_of_names() {
+fn webhook_token_has_the_same_claims_in_both_dialects() {
     for field in AttestationDialect::ALL {
         let grant = ask(&with_hooks(), &on(), &MAY, &Ask { field, seconds: 6000, ..Ask::default() }).unwrap();
         let issuer = issuer();
@@ -115,7 +115,7 @@ fn a_grant_says_the_same_in_both_sets_of_names() {
 }
 
 #[test]
-fn refusals_come_in_an_order_that_tells_nothing() {
+fn denied_webhook_token_request_does_not_reveal_the_configuration() {
     // Start with a request that breaks every rule, and fix one reported rule after the other.
     let attests_nothing = Attests(&[]);
     let mut wrong = Ask { name: "nope", uid: "other", audience: "api", ..Ask::default() };
@@ -139,7 +139,7 @@ fn refusals_come_in_an_order_that_tells_nothing() {
 }
 
 #[test]
-fn operators_learn_why_a_request_was_refused() {
+fn denied_webhook_token_request_has_a_cause_for_operators() {
     let check = |attester: &Attests, asked: &Ask<'_>, expected: expect_test::Expect| {
         expected.assert_eq(&cause(attester, asked));
     };
@@ -190,7 +190,7 @@ fn operators_learn_why_a_request_was_refused() {
 }
 
 #[test]
-fn group_and_audience_must_fit_one_webhook() {
+fn webhook_token_group_and_audience_must_match_the_same_webhook() {
     let fits = |asked: &Ask<'_>| ask(&with_hooks(), &on(), &MAY, asked).is_ok();
     for kind in ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"] {
         assert!(fits(&Ask { kind, ..Ask::default() }));
@@ -210,7 +210,7 @@ fn group_and_audience_must_fit_one_webhook() {
 }
 
 #[test]
-fn every_group_needs_its_own_permission_and_in_the_words_of_the_kep_an_audience() {
+fn wildcard_group_needs_its_own_permission_and_in_the_kep_dialect_an_audience() {
     let anywhere = Ask { group: "*", audience: "https://elsewhere.example/", ..Ask::default() };
     assert!(ask(&with_hooks(), &on(), &MAY, &anywhere).is_ok());
     assert_eq!(refusal(&MAY, &Ask { field: AttestationDialect::Kep, ..anywhere }), DENIED);
@@ -221,7 +221,7 @@ fn every_group_needs_its_own_permission_and_in_the_words_of_the_kep_an_audience(
 }
 
 #[test]
-fn the_words_of_the_kep_need_an_api_service_and_know_the_core_group() {
+fn kep_dialect_requires_an_api_service_and_supports_the_core_group() {
     let gone = Ask { group: "gone.example.com", field: AttestationDialect::Kep, ..Ask::default() };
     assert_eq!(refusal(&MAY, &gone), DENIED);
     let store = with_hooks();
@@ -262,7 +262,7 @@ fn reviewed(claims: &TokenClaims, gate: bool, change: impl FnOnce(&Store)) -> St
 }
 
 #[test]
-fn a_review_shows_what_a_token_is_bound_to() {
+fn token_review_of_a_webhook_token_shows_its_configuration_and_group() {
     expect![[r#"good {"attestation.authentication.kubernetes.io/admissionReviewAPIGroups": ["*"], "authentication.kubernetes.io/credential-id": ["JTI=some-id"], "authentication.kubernetes.io/mutatingwebhookconfiguration-name": ["hooks"], "authentication.kubernetes.io/mutatingwebhookconfiguration-uid": ["hooks-uid"]}"#]]
         .assert_eq(&reviewed(&bound(Some("*")), true, |_| {}));
     assert!(reviewed(&bound(Some("apps")), true, |_| {}).starts_with("good"));
@@ -270,7 +270,7 @@ fn a_review_shows_what_a_token_is_bound_to() {
 }
 
 #[test]
-fn a_token_dies_with_its_configuration_its_account_its_group_and_the_gate() {
+fn webhook_token_is_invalid_without_its_configuration_account_group_or_feature_gate() {
     let kind = BoundKind::Webhooks(WebhookConfigurationKind::Mutating);
     let check = |gate, change: fn(&Store), expected: expect_test::Expect| {
         expected.assert_eq(&reviewed(&bound(Some("apps")), gate, change));
@@ -323,7 +323,7 @@ fn a_token_dies_with_its_configuration_its_account_its_group_and_the_gate() {
 }
 
 #[test]
-fn such_a_token_is_no_credential_for_the_api_server() {
+fn webhook_token_is_rejected_by_the_api_server_itself() {
     let (issuer, store) = (issuer(), with_hooks());
     let verifier = verifier(&issuer, &store).with_webhooks();
     let error = run(verifier.verify(&issuer.issue(&bound(Some("*"))).unwrap(), None, at(NOW))).unwrap_err();
@@ -344,7 +344,7 @@ fn foreign(kubernetes: &str) -> String {
 }
 
 #[test]
-fn the_claims_of_either_set_of_names_are_read_and_a_contradiction_is_not_believed() {
+fn webhook_token_claims_of_either_dialect_are_accepted_unless_they_conflict() {
     let hooks = r#"{"name":"hooks","uid":"hooks-uid"}"#;
     let (apps, every) = (r#"{"admissionReviewAPIGroups":["apps"]}"#, r#"{"admissionReviewAPIGroups":["*"]}"#);
     let kep = r#"{"webhook-authentication.k8s.io/allowedAPIGroup":["apps"]}"#;

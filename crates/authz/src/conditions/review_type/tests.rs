@@ -14,7 +14,7 @@ fn refused(expression: &str, expected: &Expect) {
 }
 
 #[test]
-fn what_is_no_bool_over_a_review_is_refused_in_the_words_of_kubernetes() {
+fn match_conditions_must_be_bool_expressions_over_subject_access_review_fields() {
     refused(
         "request.username == 'a'",
         &expect![[r"
@@ -60,7 +60,7 @@ fn evaluate(expression: &str, attributes: &AuthorizationAttributes) -> Result<bo
 }
 
 #[test]
-fn conditions_see_the_whole_review() {
+fn match_conditions_can_read_all_subject_access_review_fields() {
     let mut list = AuthorizationAttributes::resource("list", "apps", "deployments").in_namespace("prod");
     list.labels.requirements =
         vec![Requirement { key: "app".into(), operator: SelectorOperator::In, values: vec!["web".into()] }];

@@ -15,7 +15,7 @@ fn token(user: Option<&KubeconfigUser>) -> Option<&str> {
 }
 
 #[test]
-fn an_exact_host_wins_over_domains_and_the_rest() {
+fn exact_host_takes_precedence_over_wildcards() {
     let users = users(&["a.b.svc:443", "*.b.svc:443", "*.svc:443", "a.b.svc", "*"]);
     assert_eq!(token(users.for_host("a.b.svc:443")), Some("of a.b.svc:443"));
     assert_eq!(token(users.for_host("z.b.svc:443")), Some("of *.b.svc:443"));
@@ -24,7 +24,7 @@ fn an_exact_host_wins_over_domains_and_the_rest() {
 }
 
 #[test]
-fn the_port_may_be_left_out_only_if_it_is_443() {
+fn user_name_without_a_port_matches_only_port_443() {
     let users = users(&["a.b.svc", "*.example.com", "127.0.0.1:9443"]);
     assert_eq!(token(users.for_host("a.b.svc:443")), Some("of a.b.svc"));
     assert_eq!(token(users.for_host("x.example.com:443")), Some("of *.example.com"));
@@ -34,19 +34,19 @@ fn the_port_may_be_left_out_only_if_it_is_443() {
 }
 
 #[test]
-fn the_user_of_the_current_context_is_for_whoever_is_left() {
+fn user_of_the_current_context_is_the_default_for_unlisted_hosts() {
     let text = b"current-context: c\ncontexts:\n- {name: c, context: {user: me}}\nusers:\n- {name: me, user: {token: mine}}\n";
     let users = KubeconfigUsers::parse(text).unwrap();
     assert_eq!(token(users.for_host("anywhere:1")), Some("mine"));
 }
 
 #[test]
-fn an_empty_user_sends_no_credentials() {
+fn empty_kubeconfig_has_no_user_for_any_host() {
     assert_eq!(KubeconfigUsers::parse(b"").unwrap().for_host("anywhere:443"), None);
 }
 
 #[test]
-fn impersonation_is_rejected() {
+fn kubeconfig_user_with_impersonation_is_rejected() {
     for user in ["as: root", "as-uid: u", "as-groups: [system:masters]", "as-user-extra: {a: [b]}"] {
         let text = format!("users:\n- {{name: x, user: {{token: t, {user}}}}}\n");
         let parsed = KubeconfigUsers::parse(text.as_bytes());
@@ -58,7 +58,7 @@ fn impersonation_is_rejected() {
 }
 
 #[test]
-fn programs_are_refused_for_whomever_they_are_meant() {
+fn exec_credential_plugin_of_any_user_is_rejected() {
     let text = b"users:\n- {name: fine, user: {token: t}}\n- {name: x, user: {exec: {command: /bin/true}}}\n";
     assert!(
         matches!(KubeconfigUsers::parse(text), Err(KubeconfigError::Unsupported(name, "exec", _)) if name == "x")

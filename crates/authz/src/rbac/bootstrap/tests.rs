@@ -13,7 +13,7 @@ fn of_kind(kind: &str) -> Vec<Value> {
 }
 
 #[test]
-fn there_are_as_many_as_kubernetes_has() {
+fn bootstrap_roles_and_bindings_are_as_many_as_in_kubernetes() {
     let count = |kind| of_kind(kind).len();
     assert_eq!(count("ClusterRole"), 73);
     assert_eq!(count("ClusterRoleBinding"), 54);
@@ -22,7 +22,7 @@ fn there_are_as_many_as_kubernetes_has() {
 }
 
 #[test]
-fn no_object_stands_twice() {
+fn bootstrap_objects_have_unique_names() {
     let all = objects();
     let names: BTreeSet<_> =
         all.iter().map(|o| (o.str_at(&["kind"]).unwrap(), meta::namespace(o), meta::name(o))).collect();
@@ -30,7 +30,7 @@ fn no_object_stands_twice() {
 }
 
 #[test]
-fn every_binding_binds_a_role_that_exists() {
+fn every_bootstrap_binding_refers_to_an_existing_role() {
     let all = objects();
     let index = RbacIndex::from_objects(&all);
     for binding in all.iter().filter(|o| o.at(&["roleRef"]).is_some()) {
@@ -51,7 +51,7 @@ fn every_object_has_the_autoupdate_annotation() {
 }
 
 #[test]
-fn the_account_for_webhook_tokens_may_have_every_group_attested_and_nothing_else() {
+fn webhook_auth_service_account_may_only_attest_all_groups() {
     let index = RbacIndex::from_objects(&webhook_tokens());
     let account = authn::service_account::user("kube-system", api::attestation::ACCOUNT_NAME, "");
     let may = |verb: &str, (group, resource): (&str, &str), name: &str| {

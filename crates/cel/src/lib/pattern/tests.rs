@@ -49,7 +49,7 @@ fn work(text: &str) -> Result<u64, PatternError> {
 }
 
 #[test]
-fn ordinary_patterns_are_little_work_and_large_ones_are_refused() {
+fn compile_work_of_ordinary_patterns_is_small_and_large_patterns_are_rejected() {
     let names = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
     assert!(work(names).unwrap() < 1000);
     assert!(work("^.{1,253}$").unwrap() < 10_000);
@@ -79,7 +79,7 @@ fn every_pattern_within_the_bound_can_be_compiled() {
 }
 
 #[test]
-fn inner_allowances_are_charged_to_outer_ones_and_a_pattern_once() {
+fn pattern_work_is_charged_to_enclosing_limits_and_once_per_pattern() {
     let pattern = |i: usize| format!(r"\pL{{80}}{i}");
     let refused = |limit: PatternWorkLimit| Err(PatternError::Exhausted(limit));
     within(PER_EXPRESSION, || {

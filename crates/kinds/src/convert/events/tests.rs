@@ -4,7 +4,7 @@ use super::{from_core, to_core};
 use crate::table::{self, SelectableFields};
 
 #[test]
-fn both_shapes_hold_the_same_facts() {
+fn core_and_events_k8s_io_events_convert_without_loss() {
     let event = parse(
         br#"{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"e"},"eventTime":"2024-01-01T00:00:00.000000Z",
             "note":"n","reason":"r","regarding":{"kind":"Pod","name":"p"},"reportingController":"c","reportingInstance":"i",

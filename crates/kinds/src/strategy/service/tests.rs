@@ -98,7 +98,7 @@ fn a_service_gets_an_address_and_a_family() {
 }
 
 #[test]
-fn addresses_that_are_taken_or_not_ours_are_refused() {
+fn allocated_and_out_of_range_cluster_ips_are_refused() {
     let mut server = Server::default();
     create(&mut server, r#"{"type":"ClusterIP","clusterIP":"10.0.0.9"}"#).unwrap();
     let again = create(&mut server, r#"{"type":"ClusterIP","clusterIP":"10.0.0.9"}"#).unwrap_err();
@@ -119,7 +119,7 @@ fn addresses_that_are_taken_or_not_ours_are_refused() {
 }
 
 #[test]
-fn a_full_range_is_the_servers_fault() {
+fn a_full_service_ip_range_is_an_internal_error() {
     let mut server = Server::default();
     for _ in 0..4 {
         create(&mut server, r#"{"type":"ClusterIP"}"#).unwrap();
@@ -149,7 +149,7 @@ fn headless_and_external_services_take_no_address() {
 }
 
 #[test]
-fn two_families_where_asked_for_and_possible() {
+fn services_are_dual_stack_when_requested_and_supported() {
     let prefer = r#"{"type":"ClusterIP","ipFamilyPolicy":"PreferDualStack"}"#;
     let one = create(&mut Server::default(), prefer).unwrap();
     assert_eq!(one.list_at(&["spec", "clusterIPs"]).len(), 1);
@@ -211,7 +211,7 @@ fn load_balancers_may_do_without_node_ports_and_get_one_for_health_checks() {
 }
 
 #[test]
-fn an_update_keeps_what_it_leaves_out() {
+fn a_service_update_preserves_omitted_cluster_ips_and_node_ports() {
     let mut server = Server::default();
     let old = create(&mut server, r#"{"type":"NodePort","ports":[{"name":"a","port":80}]}"#).unwrap();
     let mut new = service(r#"{"type":"NodePort","ports":[{"name":"a","port":81}]}"#);
@@ -222,7 +222,7 @@ fn an_update_keeps_what_it_leaves_out() {
 }
 
 #[test]
-fn a_service_that_turns_external_gives_everything_back() {
+fn changing_a_service_to_external_name_releases_its_addresses_and_ports() {
     let mut server = Server::default();
     let old = create(&mut server, r#"{"type":"NodePort","ports":[{"port":80}]}"#).unwrap();
     let mut new = service(r#"{"type":"ExternalName","externalName":"x.y"}"#);
@@ -237,7 +237,7 @@ fn a_service_that_turns_external_gives_everything_back() {
 }
 
 #[test]
-fn the_second_family_comes_and_goes() {
+fn changing_the_ip_family_policy_allocates_and_releases_the_second_address() {
     let mut server = Server { dual: true, ..Server::default() };
     let old = create(&mut server, r#"{"type":"ClusterIP"}"#).unwrap();
     let mut two = service(r#"{"type":"ClusterIP","ipFamilyPolicy":"RequireDualStack"}"#);

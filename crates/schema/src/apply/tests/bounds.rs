@@ -122,7 +122,7 @@ fn many_managers_are_decoded_merged_and_compared() {
 }
 
 #[test]
-fn sets_of_sets_are_the_union() {
+fn of_sets_returns_the_union_of_field_sets() {
     let schema = kind("ConfigMap");
     let of = |keys: std::ops::Range<usize>| fields(&with_data(keys), schema);
     let all = FieldSet::of_sets([of(5..9), of(0..6), FieldSet::EMPTY, of(8..12)]);

@@ -10,7 +10,7 @@ fn quantiles(summary: &SummaryMetric<1>) -> Vec<f64> {
 }
 
 #[test]
-fn quantiles_are_exact_to_a_bucket() {
+fn quantiles_are_accurate_to_one_bucket() {
     let summary = summary();
     for milliseconds in 1..=100 {
         summary.observe(["admit"], Duration::from_millis(milliseconds), Duration::ZERO);
@@ -22,7 +22,7 @@ fn quantiles_are_exact_to_a_bucket() {
 }
 
 #[test]
-fn what_is_five_hours_old_counts_no_more_for_quantiles_but_stays_in_the_sum() {
+fn observations_older_than_five_hours_leave_the_quantiles_but_not_the_sum() {
     let summary = summary();
     summary.observe(["admit"], Duration::from_secs(10), Duration::ZERO);
     let later = WINDOW * 5;
@@ -35,7 +35,7 @@ fn what_is_five_hours_old_counts_no_more_for_quantiles_but_stays_in_the_sum() {
 }
 
 #[test]
-fn what_is_four_hours_old_still_counts() {
+fn observations_four_hours_old_still_count_for_quantiles() {
     let summary = summary();
     summary.observe(["admit"], Duration::from_secs(10), Duration::ZERO);
     summary.observe(["admit"], Duration::from_millis(1), WINDOW * 4);
@@ -43,6 +43,6 @@ fn what_is_four_hours_old_still_counts() {
 }
 
 #[test]
-fn nothing_is_shown_before_something_is_counted() {
+fn a_summary_without_observations_is_not_exposed() {
     assert!(summary().collect().is_empty());
 }

@@ -53,7 +53,7 @@ mod tests {
     use super::{account, is_another};
 
     #[test]
-    fn an_account_that_comes_is_no_other_and_one_that_goes_is() {
+    fn a_service_account_is_another_when_deleted_or_recreated_but_not_when_first_created() {
         let made = |uid: &str| {
             let (_, mut account) = account();
             api::meta::set(&mut account, "uid", uid);

@@ -31,7 +31,7 @@ fn time_limits_are_whole_seconds_rounded_up() {
 }
 
 #[test]
-fn a_url_is_called_by_its_own_name_and_only_this_machine_is_offered_http2() {
+fn webhook_urls_use_their_own_host_and_http2_only_on_loopback() {
     let located = locate(&WebhookEndpoint::Url("https://hooks.example:8443/a/".into())).unwrap();
     assert_eq!(located.origin, "https://hooks.example:8443");
     assert_eq!((located.host_port.as_str(), located.path.as_str()), ("hooks.example:8443", "/a"));
@@ -44,7 +44,7 @@ fn a_url_is_called_by_its_own_name_and_only_this_machine_is_offered_http2() {
 }
 
 #[test]
-fn a_service_is_called_by_its_name_in_the_cluster() {
+fn webhook_services_are_called_by_their_cluster_dns_name() {
     let endpoint =
         WebhookEndpoint::Service { namespace: "ns".into(), name: "svc".into(), port: 443, path: "p".into() };
     let located = locate(&endpoint).unwrap();
@@ -54,7 +54,7 @@ fn a_service_is_called_by_its_name_in_the_cluster() {
 }
 
 #[test]
-fn only_overload_and_errors_of_the_server_are_tried_again() {
+fn webhook_calls_are_retried_only_after_429_and_5xx_with_retry_after() {
     let answer = |status, after: Option<&'static str>| {
         let mut headers = HeaderMap::new();
         if let Some(after) = after {
@@ -75,7 +75,7 @@ fn transport(store: Store) -> WebhookTransport {
 }
 
 #[tokio::test]
-async fn only_the_most_recent_targets_are_cached() {
+async fn only_the_most_recent_webhook_targets_are_cached() {
     let store = Store::open(Memory::new(), StoreOptions::default()).await.unwrap();
     let transport = transport(store);
     for port in 1..=MAX_TARGETS + 10 {
@@ -96,7 +96,7 @@ async fn only_the_most_recent_targets_are_cached() {
 
 /// Concurrent callers build targets outside the lock, but must all end up with the same connections.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_many_ask_for_at_once_is_cached_once() {
+async fn concurrent_requests_for_a_webhook_target_share_one_cached_target() {
     let store = Store::open(Memory::new(), StoreOptions::default()).await.unwrap();
     let transport = Arc::new(transport(store));
     let webhook = WebhookTarget {
@@ -120,7 +120,7 @@ async fn a_target_that_many_ask_for_at_once_is_cached_once() {
 }
 
 #[test]
-fn an_answer_may_send_the_client_on_within_the_same_server_only() {
+fn webhook_redirects_are_followed_within_the_same_server_only() {
     let next = |status, location: Option<&'static str>| {
         let mut headers = HeaderMap::new();
         if let Some(location) = location {

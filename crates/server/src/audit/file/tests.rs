@@ -18,7 +18,7 @@ fn rotation(max_megabytes: u64) -> Rotation {
 }
 
 #[test]
-fn a_full_file_is_put_aside_and_no_line_is_split() {
+fn a_full_audit_log_is_rotated_without_splitting_lines() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("deep/audit.log");
     let mut output = Output::file(&path, rotation(1)).unwrap();
@@ -59,7 +59,7 @@ fn a_full_file_that_was_removed_is_created_again() {
 
 #[cfg(unix)]
 #[test]
-fn only_the_owner_reads_the_log() {
+fn the_audit_log_is_readable_only_by_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("deep/audit.log");
@@ -95,7 +95,7 @@ fn old_files_are_compressed_and_the_oldest_removed() {
 }
 
 #[test]
-fn the_name_of_a_backup_tells_its_time() {
+fn audit_log_backup_names_contain_their_timestamp() {
     let name = backup_name(Path::new("/x/audit.log"), 1_700_000_000_123);
     assert_eq!(name, Path::new("/x/audit-2023-11-14T22-13-20.123.log"));
     assert_eq!(moment("2023-11-14T22-13-20.123"), Some(1_700_000_000_123));

@@ -55,7 +55,7 @@ async fn a_blocking_log_has_the_line_when_it_returns() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_stops_a_request_only_in_strict_mode_and_is_counted() {
+async fn audit_write_errors_are_counted_and_fail_requests_only_in_strict_mode() {
     // Every write to `/dev/full` fails.
     let full = std::path::Path::new("/dev/full");
     if !full.exists() {
@@ -70,7 +70,7 @@ async fn what_cannot_be_written_stops_a_request_only_in_strict_mode_and_is_count
 }
 
 #[tokio::test]
-async fn a_batch_that_finds_the_queue_full_is_lost_and_counted() {
+async fn audit_events_are_dropped_and_counted_when_the_batch_queue_is_full() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     // The writer waits for a batch of ten longer than the test lasts, so no event leaves the queue.
@@ -88,7 +88,7 @@ async fn a_batch_that_finds_the_queue_full_is_lost_and_counted() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_too_large_loses_its_objects_and_then_the_ends_of_its_texts() {
+async fn an_oversized_audit_event_drops_its_objects_and_then_truncates_its_texts() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     let counters = counters();

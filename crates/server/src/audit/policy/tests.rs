@@ -21,7 +21,7 @@ fn level(rules: &str, method: &Method, url: &str) -> Level {
 
 /// Each rule precedes a catch-all at Metadata; level Request shows that the rule matched.
 #[test]
-fn a_rule_matches_by_everything_it_names() {
+fn an_audit_rule_matches_only_if_all_of_its_fields_match() {
     let cases: &[(&str, Method, &str, bool)] = &[
         ("users: [alice]", Method::GET, "/api", true),
         ("users: [bob]", Method::GET, "/api", false),
@@ -79,7 +79,7 @@ fn a_rule_matches_by_everything_it_names() {
 }
 
 #[test]
-fn the_first_rule_that_matches_decides_and_nothing_is_recorded_without_one() {
+fn the_first_matching_audit_rule_decides_and_the_default_level_is_none() {
     let rules = "rules: [{level: RequestResponse, users: [alice]}, {level: Metadata, verbs: [get]}]";
     assert_eq!(level(rules, &Method::GET, "/version"), Level::RequestResponse);
     let user = User::named("bob");
@@ -89,7 +89,7 @@ fn the_first_rule_that_matches_decides_and_nothing_is_recorded_without_one() {
 }
 
 #[test]
-fn a_caller_who_was_refused_matches_no_user() {
+fn an_unauthenticated_request_matches_no_audit_rule_for_users_or_groups() {
     let rules = policy(
         "rules: [{level: Request, users: ['']}, {level: Request, userGroups: ['']}, {level: Metadata}]",
     );
@@ -97,7 +97,7 @@ fn a_caller_who_was_refused_matches_no_user() {
 }
 
 #[test]
-fn omitted_stages_add_up_and_managed_fields_are_the_rules_to_say() {
+fn omitted_stages_are_united_and_a_rule_overrides_omit_managed_fields() {
     let policy = policy(
         "omitStages: [RequestReceived]\nomitManagedFields: true\nrules:\n- {level: Metadata, verbs: [get], omitStages: [Panic], omitManagedFields: false}\n- {level: Metadata}",
     )
@@ -111,7 +111,7 @@ fn omitted_stages_add_up_and_managed_fields_are_the_rules_to_say() {
 }
 
 #[test]
-fn fields_that_are_not_known_or_there_twice_are_passed_over_as_in_kubernetes() {
+fn unknown_and_duplicate_audit_policy_fields_are_ignored_as_in_kubernetes() {
     let plain = policy("rules: [{level: Metadata, users: [bob]}, {level: None}]").unwrap();
     for rules in [
         "rules: [{level: Metadata, users: [bob], resource: [pods]}, {level: None}]\nmore: 1",
@@ -124,7 +124,7 @@ fn fields_that_are_not_known_or_there_twice_are_passed_over_as_in_kubernetes() {
 }
 
 #[test]
-fn a_bad_policy_is_refused_in_the_words_of_kubernetes() {
+fn invalid_audit_policies_are_rejected_with_kubernetes_messages() {
     let check = |rules: &str, expected: &str| assert_eq!(policy(rules).unwrap_err(), expected, "{rules}");
     check("rules: []", "loaded illegal policy with 0 rules");
     check("rules: [{}]", "rules[0].level: Required value");

@@ -10,7 +10,7 @@ fn parse(text: &str) -> Value {
 const V1: &str = "apiextensions.k8s.io/v1";
 
 #[test]
-fn an_answer_is_taken_only_if_it_is_one_to_the_request() {
+fn a_conversion_response_must_match_its_request() {
     let answer = |text: &str| converted(&parse(text), "v1", V1, "u").map(<[Value]>::len);
     let good = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"u","result":{"status":"Success"},"convertedObjects":[{},{}]}}"#;
     assert_eq!(answer(good), Ok(2));
@@ -41,7 +41,7 @@ fn an_answer_is_taken_only_if_it_is_one_to_the_request() {
 }
 
 #[test]
-fn a_conversion_changes_what_an_object_is_and_never_which_one() {
+fn a_conversion_webhook_cannot_change_the_identity_of_an_object() {
     let original = parse(
         r#"{"apiVersion":"example.com/v1","kind":"T","metadata":{"name":"n","uid":"u","generation":3,"labels":{"a":"b"}},"spec":{"x":1}}"#,
     );
@@ -89,7 +89,7 @@ fn a_conversion_changes_what_an_object_is_and_never_which_one() {
 }
 
 #[test]
-fn what_is_no_review_at_all_is_refused_in_the_words_of_the_decoder() {
+fn an_undecodable_conversion_review_is_rejected_with_the_decoders_message() {
     assert!(read(b"{}").is_ok());
     let why = read(b"hello").unwrap_err();
     assert!(
@@ -98,7 +98,7 @@ fn what_is_no_review_at_all_is_refused_in_the_words_of_the_decoder() {
 }
 
 #[test]
-fn what_a_webhook_says_is_not_passed_on_in_full_length() {
+fn long_conversion_webhook_errors_are_truncated() {
     let long = "x".repeat(1 << 20);
     for wrong in [
         ConversionFailure::Call(long.clone()),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_proxied_is_the_path_and_not_the_query() {
+    fn proxy_options_take_the_path_from_the_url_and_not_from_the_query() {
         let read = |path: &str| read("ServiceProxyOptions", path, "path=/mine").unwrap();
         let plain = r#"{"apiVersion":"v1","kind":"ServiceProxyOptions"}"#;
         assert_eq!(read("/api/v1/namespaces/n/services/s/proxy"), plain);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_of_logs_are_judged() {
+    fn pod_log_options_are_validated() {
         let judge = |query: &str| {
             let text = Query::parse(query);
             let info = RequestInfo::parse(&Method::GET, "/api/v1/namespaces/n/pods/p/log", &text);

@@ -76,7 +76,7 @@ mod tests {
     use super::segments;
 
     #[test]
-    fn a_document_has_one_spelling() {
+    fn only_canonical_paths_of_documents_are_accepted() {
         for (path, expected) in [
             ("/", Some(vec![])),
             ("/metrics", Some(vec!["metrics"])),

@@ -32,7 +32,7 @@ fn revisions_sent(store: &Store, after: u64, seen: &[u64]) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn what_is_written_while_a_watch_of_the_future_begins_is_not_lost() {
+async fn a_watch_from_a_future_revision_misses_no_write_made_while_it_starts() {
     let server = Ephemeral::start_with(|config| config.controllers.enabled = false).await.unwrap();
     let state = Arc::clone(server.running.state());
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);

@@ -4,7 +4,7 @@ use crate::outbound::{Failure, FailureKind};
 
 /// Certificates without SAN or with a SHA-1 signature are counted; other failures are not.
 #[test]
-fn only_certificates_of_former_times_are_counted() {
+fn only_certificates_without_san_or_with_sha1_are_counted() {
     let metrics = CustomMetrics::new(&MetricRegistry::new()).unwrap();
     let fail = |why: &str| {
         let message = format!("Post \"https://x\": tls: failed to verify certificate: {why}");

@@ -10,7 +10,7 @@ fn rows() -> [LogRow; 2] {
 }
 
 #[test]
-fn a_row_is_read_as_it_was_written() {
+fn rows_round_trip() {
     for row in rows() {
         let bytes = encode(&row.done, row.previous).unwrap();
         assert_eq!(decode(row.done.revision, &bytes), Some(row));
@@ -18,7 +18,7 @@ fn a_row_is_read_as_it_was_written() {
 }
 
 #[test]
-fn any_changed_bit_and_any_cut_is_noticed() {
+fn rows_with_a_flipped_bit_or_truncation_are_rejected() {
     for row in rows() {
         let bytes = encode(&row.done, row.previous).unwrap();
         assert_eq!(decode(row.done.revision + 1, &bytes), None);

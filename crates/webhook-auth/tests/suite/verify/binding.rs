@@ -8,7 +8,7 @@ use super::{judged, pods};
 use crate::issuer::{AUDIENCE, ISSUER, Key, NOW, UID, at, changed, claims, expected, key_set, verifier};
 
 #[test]
-fn a_token_of_each_algorithm_says_who_is_calling() {
+fn token_of_each_algorithm_identifies_its_service_account_and_configuration() {
     for key in [Key::rsa("r"), Key::ec("e"), Key::p384("f"), Key::p521("g")] {
         let verifier = verifier(&[&key]);
         let verified = verifier.verify(&key.token(&claims("*")), at(NOW + 5), &pods()).unwrap();
@@ -29,7 +29,7 @@ fn a_token_of_each_algorithm_says_who_is_calling() {
 }
 
 #[test]
-fn a_token_is_bound_to_one_configuration_of_the_right_kind() {
+fn token_must_be_bound_to_exactly_one_configuration_of_the_expected_kind() {
     let mutating = |c: &mut Value, also: bool| {
         let kubernetes = c["kubernetes.io"].as_object_mut().unwrap();
         for dialect in [Dialect::Attestations, Dialect::AttestationClaims] {
@@ -75,7 +75,7 @@ fn a_token_is_bound_to_one_configuration_of_the_right_kind() {
 }
 
 #[test]
-fn name_uid_and_subject_are_held_to_what_is_expected() {
+fn token_must_have_the_expected_configuration_name_uid_and_subject() {
     let key = Key::ec("k");
     let token = key.token(&claims("*"));
     let with = |change: &dyn Fn(&mut Expected)| {
@@ -95,7 +95,7 @@ fn name_uid_and_subject_are_held_to_what_is_expected() {
 }
 
 #[test]
-fn a_token_for_another_webhook_is_refused() {
+fn token_for_another_audience_is_rejected() {
     assert_eq!(judged(|c| c["aud"] = json!(AUDIENCE)), Ok(()));
     for other in [
         json!(["https://guard.default.svc:443/admission/other"]),
@@ -115,7 +115,7 @@ fn a_token_for_another_webhook_is_refused() {
 }
 
 #[test]
-fn the_subject_is_the_service_account_that_the_token_names() {
+fn token_subject_must_equal_its_service_account_claim() {
     for (subject, namespace, name) in [
         ("system:serviceaccount:kube-system:other", "kube-system", "webhook-auth"),
         ("system:serviceaccount:other:webhook-auth", "kube-system", "webhook-auth"),

@@ -9,7 +9,7 @@ use webhook_auth::{AdmissionRequest, ClientConfig, Expected, Keys, Reason, Verif
 use crate::issuer::{ISSUER, expected};
 
 #[test]
-fn a_verifier_that_would_let_in_anybody_is_not_made() {
+fn verifier_requires_an_issuer_an_audience_and_a_bounded_clock_skew() {
     let made = |change: &dyn Fn(&mut Expected)| {
         let mut expected = expected();
         change(&mut expected);
@@ -28,7 +28,7 @@ fn a_verifier_that_would_let_in_anybody_is_not_made() {
 }
 
 #[test]
-fn the_audience_is_made_of_the_client_configuration() {
+fn audience_is_derived_from_the_client_config() {
     let service = |path: Option<&str>, port| ClientConfig {
         url: None,
         service: Some(ServiceReference {
@@ -56,7 +56,7 @@ fn the_audience_is_made_of_the_client_configuration() {
 }
 
 #[test]
-fn a_provider_document_is_that_of_the_issuer() {
+fn provider_document_must_name_the_expected_issuer() {
     let read = |document: Value| Provider::read(document.to_string().as_bytes(), ISSUER);
     let keys = "https://10.0.0.1:6443/openid/v1/jwks";
     let provider = read(json!({"issuer": ISSUER, "jwks_uri": keys, "more": 1})).unwrap();
@@ -75,7 +75,7 @@ fn a_provider_document_is_that_of_the_issuer() {
 }
 
 #[test]
-fn the_request_of_a_review_is_read_as_the_webhook_reads_it() {
+fn admission_review_with_duplicate_or_malformed_fields_is_rejected() {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {
@@ -116,7 +116,7 @@ fn the_request_of_a_review_is_read_as_the_webhook_reads_it() {
 }
 
 #[test]
-fn every_reason_has_a_name_of_its_own_and_a_status() {
+fn rejection_reasons_have_unique_names_and_an_http_status() {
     let mut names: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
     names.sort_unstable();
     names.dedup();

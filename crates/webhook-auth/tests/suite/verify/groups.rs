@@ -8,7 +8,7 @@ use super::{judge, judged, pods, turtles};
 use crate::issuer::{UID, changed, claims};
 
 #[test]
-fn a_token_for_one_group_is_good_for_that_group_only() {
+fn token_for_one_group_is_valid_for_that_group_only() {
     let named = "ninja.turtles.ai";
     assert_eq!(judge(&claims(named), &turtles()), Ok(()));
     assert_eq!(judge(&claims(named), &pods()), Err(Reason::Group));
@@ -25,7 +25,7 @@ fn a_token_for_one_group_is_good_for_that_group_only() {
 }
 
 #[test]
-fn the_core_group_is_a_group_like_any_other() {
+fn token_for_the_core_group_is_valid_only_for_the_core_group() {
     assert_eq!(judge(&claims(""), &pods()), Ok(()));
     assert_eq!(judge(&claims(""), &turtles()), Err(Reason::Group));
     // Kubernetes 1.37 cannot attest the core group, so such a claim in its dialect is rejected.
@@ -37,7 +37,7 @@ fn the_core_group_is_a_group_like_any_other() {
 }
 
 #[test]
-fn a_kind_of_another_group_is_not_asked_about_under_a_resource_of_ones_own() {
+fn review_whose_kind_and_resource_are_in_different_groups_is_rejected() {
     let mut request = turtles();
     request.kind = pods().kind;
     assert_eq!(judge(&claims("ninja.turtles.ai"), &request), Err(Reason::Group));
@@ -53,7 +53,7 @@ fn a_kind_of_another_group_is_not_asked_about_under_a_resource_of_ones_own() {
 }
 
 #[test]
-fn either_dialect_is_understood_and_both_must_agree() {
+fn claims_of_either_dialect_are_accepted_and_must_agree_if_both_are_set() {
     let without = |fields: [&str; 2]| {
         changed("apps", |claims| {
             for field in fields {
@@ -82,7 +82,7 @@ fn either_dialect_is_understood_and_both_must_agree() {
 }
 
 #[test]
-fn exactly_one_group_is_attested() {
+fn token_must_attest_exactly_one_group() {
     for dialect in [Dialect::Attestations, Dialect::AttestationClaims] {
         let set = |value: Value| judged(|c| c["kubernetes.io"][dialect.field()][dialect.group_key()] = value);
         assert_eq!(set(json!(["apps"])), Ok(()));

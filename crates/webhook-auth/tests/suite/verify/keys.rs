@@ -10,7 +10,7 @@ use super::pods;
 use crate::issuer::{Key, NOW, at, claims, expected, key_set, unusable_fields, verifier};
 
 #[test]
-fn keys_change_while_a_verifier_is_used() {
+fn keys_can_be_replaced_while_a_verifier_is_in_use() {
     let (old, new) = (Key::ec("old"), Key::rsa("new"));
     let keys = Keys::new(key_set(&[&old]));
     let verifier = Verifier::new(expected(), keys.clone()).unwrap();

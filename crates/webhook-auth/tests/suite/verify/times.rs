@@ -32,7 +32,7 @@ fn a_token_of_another_issuer_is_refused() {
 }
 
 #[test]
-fn a_token_is_good_between_its_times_and_clocks_may_differ_a_little() {
+fn token_is_valid_from_nbf_to_exp_with_tolerance_for_clock_skew() {
     let key = Key::ec("k");
     let verifier = verifier(&[&key]);
     let token = key.token(&claims("*"));
@@ -58,7 +58,7 @@ fn a_token_is_good_between_its_times_and_clocks_may_differ_a_little() {
 }
 
 #[test]
-fn a_token_without_an_end_or_with_a_late_one_is_refused() {
+fn token_without_exp_or_with_a_too_long_lifetime_is_rejected() {
     let drop_claim = |claim: &'static str| judged(move |c| drop(c.as_object_mut().unwrap().remove(claim)));
     assert_eq!(drop_claim("exp"), Err(Reason::Expired));
     assert_eq!(drop_claim("iat"), Err(Reason::Lifetime));

@@ -69,7 +69,7 @@ fn the_header_chooses_neither_algorithm_nor_key() {
 }
 
 #[test]
-fn what_must_be_understood_and_is_not_makes_a_token_void() {
+fn token_with_an_unsupported_header_parameter_is_rejected() {
     let key = Key::ec("k");
     let verifier = verifier(&[&key]);
     let judge = |more: Value| {
@@ -97,7 +97,7 @@ fn what_must_be_understood_and_is_not_makes_a_token_void() {
 }
 
 #[test]
-fn what_two_readers_could_read_differently_is_not_read() {
+fn token_with_repeated_keys_or_invalid_json_is_rejected() {
     let key = Key::ec("k");
     let verifier = verifier(&[&key]);
     let judge = |header: &str, claims: &str| {
@@ -134,7 +134,7 @@ fn what_two_readers_could_read_differently_is_not_read() {
 }
 
 #[test]
-fn what_is_no_token_is_refused_however_long_it_is() {
+fn malformed_tokens_are_rejected() {
     let key = Key::ec("k");
     let verifier = verifier(&[&key]);
     let judge = |token: &str| verifier.verify(token, at(NOW), &pods()).map(|_| ()).map_err(|r| r.reason());

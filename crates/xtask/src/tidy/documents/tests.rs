@@ -68,7 +68,7 @@ fn an_item_that_is_named_with_its_file_must_be_declared_there() {
 }
 
 #[test]
-fn anchors_are_those_of_github() {
+fn heading_anchors_equal_those_of_github() {
     let found = anchors("# `portcullis up`: a server, now\n## Twice\n## Twice\n```\n# no heading\n```");
     let expected = ["portcullis-up-a-server-now", "twice", "twice-1"];
     assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);

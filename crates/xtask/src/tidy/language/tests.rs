@@ -21,7 +21,7 @@ fn a_doc_comment_of_four_words_is_accepted_and_of_three_is_rejected() {
 }
 
 #[test]
-fn only_doc_comments_count() {
+fn other_comments_strings_and_code_blocks_are_not_checked_as_doc_comments() {
     assert!(comments("// short\n//// rule\nfn f() {}").is_empty());
     assert!(comments("let text = \"\n/// short\n\";").is_empty());
     assert!(comments("/// ```\n/// code();\n/// ```\nfn f() {}").is_empty());

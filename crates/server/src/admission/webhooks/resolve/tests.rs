@@ -62,7 +62,7 @@ async fn only_ready_endpoints_of_the_service_itself_are_called() {
 }
 
 #[tokio::test]
-async fn the_first_address_family_of_the_service_is_preferred_and_the_other_better_than_none() {
+async fn the_primary_address_family_of_a_webhook_service_is_preferred() {
     let both = [slice("a", "hook", true, "fd00::1"), slice("b", "hook", true, "10.0.0.1")];
     for _ in 0..20 {
         assert_eq!(found(&both, 443).await, Ok("10.0.0.1:8443".to_owned()));
@@ -71,7 +71,7 @@ async fn the_first_address_family_of_the_service_is_preferred_and_the_other_bett
 }
 
 #[tokio::test]
-async fn what_is_no_such_service_is_said_as_kubernetes_says_it() {
+async fn missing_and_unsupported_services_have_kubernetes_error_messages() {
     assert_eq!(found(&[], 1).await, Err("no service port 1 found for service \"hook\"".to_owned()));
     let empty = store(&[]).await;
     assert_eq!(endpoint(&empty, "ns", "hook", 443), Err("service \"hook\" not found".to_owned()));
@@ -81,7 +81,7 @@ async fn what_is_no_such_service_is_said_as_kubernetes_says_it() {
 }
 
 #[tokio::test]
-async fn a_service_that_stands_for_a_name_is_reached_by_that_name() {
+async fn external_name_services_are_called_by_their_external_name() {
     let external = |name: &str| {
         format!(r#"{{"metadata":{{}},"spec":{{"type":"ExternalName","externalName":"{name}"}}}}"#)
     };
@@ -96,7 +96,7 @@ async fn a_service_that_stands_for_a_name_is_reached_by_that_name() {
 }
 
 #[tokio::test]
-async fn slices_of_names_and_addresses_of_this_host_are_never_called() {
+async fn fqdn_and_local_endpoint_addresses_are_never_called() {
     let none = Err("no endpoints available for service \"hook\"".to_owned());
     for bad in
         ["127.0.0.1", "169.254.169.254", "0.0.0.0", "::1", "::ffff:127.0.0.1", "fe80::1", "example.com"]

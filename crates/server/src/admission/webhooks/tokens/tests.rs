@@ -35,7 +35,7 @@ fn configuration(uid: &str, urls: &[&str]) -> Value {
 }
 
 #[test]
-fn a_token_is_sent_while_it_is_good_and_replaced_before_it_is_not() {
+fn a_token_is_used_while_valid_and_renewed_before_it_expires() {
     let [epoch, young, old, spent] = [0, 478, 481, 571].map(|age| slot_with_token(age).token.unwrap());
     let now = SystemTime::now();
     assert!(epoch.is_good(now) && !epoch.is_old(now));
@@ -47,7 +47,7 @@ fn a_token_is_sent_while_it_is_good_and_replaced_before_it_is_not() {
 }
 
 #[test]
-fn whoever_failed_waits_longer_each_time_and_not_for_ever() {
+fn token_requests_back_off_up_to_thirty_seconds_after_failures() {
     let mut slot = TokenSlot::default();
     assert!(slot.may_ask());
     let mut pauses = Vec::new();
@@ -61,7 +61,7 @@ fn whoever_failed_waits_longer_each_time_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn a_good_token_is_found_without_asking_and_a_missing_one_is_asked_for_once() {
+async fn a_cached_token_is_reused_and_a_missing_one_is_requested_once() {
     let tokens = tokens();
     let known = recipient("a", "https://one/");
     tokens.slots().insert(known.clone(), slot_with_token(0));
@@ -87,7 +87,7 @@ async fn a_good_token_is_found_without_asking_and_a_missing_one_is_asked_for_onc
 }
 
 #[tokio::test]
-async fn what_is_forgotten_while_it_is_asked_for_stays_forgotten() {
+async fn a_token_forgotten_during_its_request_is_not_cached() {
     let tokens = tokens();
     let gone = recipient("a", "https://one/");
     let TokenLookup::Soon(mut under_way) = tokens.look_up(&gone) else { panic!("nobody asked") };
@@ -97,7 +97,7 @@ async fn what_is_forgotten_while_it_is_asked_for_stays_forgotten() {
 }
 
 #[test]
-fn tokens_go_with_the_configuration_and_the_webhook_they_are_for() {
+fn tokens_are_dropped_with_their_webhook_configuration_or_webhook() {
     let tokens = tokens();
     let fill = || {
         for (uid, audience) in [("a", "https://one/"), ("a", "https://two/"), ("b", "https://one/")] {
