@@ -1,4 +1,4 @@
-//! Decodes `application/vnd.kubernetes.protobuf` bodies into the value that the JSON of the same object would give.
+//! Decodes `application/vnd.kubernetes.protobuf` bodies into the value that the JSON of the same object would give, and encodes them.
 //!
 //! A body consists of four magic bytes and a `runtime.Unknown` message with the object's version and kind and its encoded bytes. These
 //! are decoded with the schema of the kind ([`crate`]) and the field numbers in `data/protobuf.txt` ([`layout`]). The result is as a
@@ -8,6 +8,7 @@
 //! fields are repeated. Unknown field numbers are skipped, because newer clients send them; groups, which Kubernetes never writes, are
 //! rejected. Errors have the wording of Kubernetes' generated decoders.
 
+mod encode;
 mod layout;
 mod message;
 mod special;
@@ -19,6 +20,7 @@ use api::field::quote;
 use api::gvk::{GroupVersion, GroupVersionKind};
 use value::{Map, Value, json};
 
+pub use encode::encode;
 use wire::Wire;
 
 /// Magic bytes at the start of every body.

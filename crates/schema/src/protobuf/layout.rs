@@ -35,6 +35,8 @@ pub(super) struct MessageField {
     /// The name in JSON, or the name of an embedded struct.
     pub(super) name: Str,
     pub(super) shape: ProtobufType,
+    /// It is a pointer in Go, so that it is encoded only if it is set.
+    pub(super) is_pointer: bool,
 }
 
 /// The type of a field.
@@ -121,6 +123,11 @@ impl Layout {
         self.fields.get(number.checked_sub(1)?)?.as_ref()
     }
 
+    /// All fields with their numbers, in ascending order.
+    pub(super) fn numbered_fields(&self) -> impl Iterator<Item = (usize, &MessageField)> {
+        (1..).zip(&self.fields).filter_map(|(number, field)| Some((number, field.as_ref()?)))
+    }
+
     #[cfg(test)]
     pub(super) fn fields(&self) -> impl Iterator<Item = &MessageField> {
         self.fields.iter().flatten()
@@ -153,15 +160,17 @@ fn build(line: &'static MessageLine, object: &'static Object) -> Layout {
 
 fn field(word: &'static str, package: &str, object: &'static Object) -> Option<MessageField> {
     let Some(embedded) = word.strip_prefix('<') else {
-        let shape = shape(object.property(word)?.schema.get())?;
-        return Some(MessageField { name: Str::new_static(word), shape });
+        let property = object.property(word)?;
+        let shape = shape(property.schema.get())?;
+        return Some(MessageField { name: Str::new_static(word), shape, is_pointer: property.pointer });
     };
     let name = match embedded.strip_prefix('.') {
         Some(name) => format!("{package}.{name}"),
         None => embedded.to_owned(),
     };
     let layout = build(LINES.get(usize::from(position(&name)?))?, object);
-    Some(MessageField { name: Str::new_static(layout.message), shape: ProtobufType::Embedded(layout) })
+    let name = Str::new_static(layout.message);
+    Some(MessageField { name, shape: ProtobufType::Embedded(layout), is_pointer: false })
 }
 
 fn shape(schema: &Schema) -> Option<ProtobufType> {

@@ -12,6 +12,11 @@ use crate::SchemaOr;
 /// The first second of the year 10000, as Unix time.
 const END_OF_TIME: i64 = 253_402_300_800;
 
+/// `Type` of an `IntOrString` that is a number.
+pub(super) const INT_KIND: i64 = 0;
+/// `Type` of an `IntOrString` that is a text.
+pub(super) const STRING_KIND: i64 = 1;
+
 /// Decodes the message formed by `parts`, whose value is at `depth` in the result.
 pub(super) fn read(kind: Special, parts: &[&[u8]], depth: usize) -> Result<Value, String> {
     match kind {
@@ -81,9 +86,9 @@ fn int_or_string(parts: &[&[u8]]) -> Result<Value, String> {
             }
         }
     }
-    match kind {
-        0 => Ok(number.into()),
-        1 => Ok(Value::String(text)),
+    match kind.cast_signed() {
+        INT_KIND => Ok(number.into()),
+        STRING_KIND => Ok(Value::String(text)),
         _ => Err("impossible IntOrString.Type".to_owned()),
     }
 }
@@ -122,12 +127,21 @@ fn items(parts: &[&[u8]], depth: usize) -> Result<Value, String> {
     Ok(Value::List(items))
 }
 
+/// The field number of the schema in a union.
+pub(super) fn schema_number(or: SchemaOr) -> usize {
+    match or {
+        SchemaOr::Bool => 2,
+        SchemaOr::Array | SchemaOr::Strings => 1,
+    }
+}
+
 /// Decodes a schema or its alternative. If both are set, the precedence is that of Kubernetes' JSON encoder.
 fn schema_or(or: SchemaOr, parts: &[&[u8]], depth: usize) -> Result<Value, String> {
-    let (schema_number, message) = match or {
-        SchemaOr::Array => (1, "JSONSchemaPropsOrArray"),
-        SchemaOr::Bool => (2, "JSONSchemaPropsOrBool"),
-        SchemaOr::Strings => (1, "JSONSchemaPropsOrStringArray"),
+    let schema_number = schema_number(or);
+    let message = match or {
+        SchemaOr::Array => "JSONSchemaPropsOrArray",
+        SchemaOr::Bool => "JSONSchemaPropsOrBool",
+        SchemaOr::Strings => "JSONSchemaPropsOrStringArray",
     };
     let mut schemas: Vec<&[u8]> = Vec::new();
     let (mut allows, mut others) = (false, Vec::new());

@@ -4,7 +4,7 @@ use api::gvk::GroupVersionKind;
 use value::{Value, json, write};
 
 use super::layout::{self, Layout, ProtobufType};
-use super::{MAX_BYTES, read, read_as};
+use super::{MAX_BYTES, encode, read, read_as};
 use crate::decode::{NormaliseOutcome, normalise};
 
 /// Protobuf bodies, each with the JSON of the object.
@@ -67,6 +67,50 @@ fn becomes(api_version: &str, kind: &str, raw: &[u8], expected: &str) {
 #[track_caller]
 fn refused(raw: &[u8], expected: &str) {
     assert_eq!(read(&body("v1", "ConfigMap", raw)), Err(expected.to_owned()));
+}
+
+#[test]
+fn encoding_a_decoded_object_gives_the_same_bytes() {
+    for (bytes, _) in samples() {
+        let mut object = read(&bytes).unwrap();
+        let gvk = api::meta::gvk(&object);
+        let schema = crate::of(&gvk.group, &gvk.version, &gvk.kind).unwrap();
+        normalise(&mut object, schema);
+        assert_eq!(encode(&gvk, &object).as_ref(), Ok(&bytes), "{gvk}");
+    }
+}
+
+#[test]
+fn fields_that_are_not_pointers_are_encoded_even_if_they_are_zero() {
+    // Name, generateName, namespace, selfLink, uid, resourceVersion, generation and creationTimestamp of the metadata.
+    let metadata = [
+        field(1, ""),
+        field(2, ""),
+        field(3, ""),
+        field(4, ""),
+        field(5, ""),
+        field(6, ""),
+        int(7, 0),
+        field(8, ""),
+    ];
+    let expected = body("v1", "ConfigMap", &field(1, metadata.concat()));
+    let gvk = GroupVersionKind::new("", "v1", "ConfigMap");
+    assert_eq!(encode(&gvk, &json::parse(b"{}").unwrap()), Ok(expected));
+}
+
+#[test]
+fn values_of_another_type_and_kinds_without_protobuf_are_not_encoded() {
+    let gvk = GroupVersionKind::new("apps", "v1", "Deployment");
+    let object = json::parse(br#"{"spec":{"template":{"spec":{"nodeName":1}}}}"#).unwrap();
+    assert_eq!(
+        encode(&gvk, &object),
+        Err("spec.template.spec.nodeName: number cannot be encoded".to_owned())
+    );
+    let unknown = GroupVersionKind::new("example.com", "v1", "Foo");
+    assert_eq!(
+        encode(&unknown, &object),
+        Err("example.com/v1, Kind=Foo has no protobuf encoding".to_owned())
+    );
 }
 
 #[test]
