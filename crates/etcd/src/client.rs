@@ -60,6 +60,11 @@ impl EtcdClient {
             .await
     }
 
+    /// Lets the next call begin with another endpoint.
+    pub fn prefer_another(&self) {
+        self.channel.prefer_another();
+    }
+
     pub fn endpoint_count(&self) -> usize {
         self.channel.endpoint_count()
     }

@@ -19,6 +19,8 @@ use crate::messages::{
 
 /// Interval of progress requests while a reader waits for a revision.
 const ASK_PROGRESS: Duration = Duration::from_millis(100);
+/// A member that does not confirm a watch in this time is given up.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Delays between attempts to watch again: doubled from the first to the last.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LAST_DELAY: Duration = Duration::from_secs(2);
@@ -72,6 +74,7 @@ impl WatchTask {
                 },
                 WatchEnd::Broken(reason) => reason,
             };
+            self.client.prefer_another();
             tracing::warn!(%reason, retry_in = ?delay, "the watch on etcd ended; retrying");
             self.state.send_modify(|state| {
                 let since = match state {
@@ -112,6 +115,9 @@ impl WatchTask {
         let mut asking = tokio::time::interval(ASK_PROGRESS);
         asking.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut fragments = Vec::new();
+        let mut is_created = false;
+        let give_up = tokio::time::sleep(CREATE_TIMEOUT);
+        tokio::pin!(give_up);
         loop {
             let is_behind = *self.wanted.borrow() > self.feed.revision();
             tokio::select! {
@@ -122,9 +128,13 @@ impl WatchTask {
                         Ok(None) => return WatchEnd::Broken("etcd ended the watch".to_owned()),
                         Err(status) => return WatchEnd::Broken(status.message),
                     };
+                    is_created = true;
                     if let Some(end) = self.receive(response, &mut fragments) {
                         return end;
                     }
+                }
+                () = &mut give_up, if !is_created => {
+                    return WatchEnd::Broken("etcd does not confirm the watch".to_owned());
                 }
                 changed = self.wanted.changed(), if !is_behind => {
                     if changed.is_err() {

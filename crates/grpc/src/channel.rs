@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http2::SendRequest;
 use prost::Message;
 use tokio::sync::{Mutex, mpsc};
@@ -127,8 +128,12 @@ impl Channel {
         let message = frame::encode(request)?;
         let deadline = Instant::now() + allowed;
         let mut failure = GrpcStatus::not_sent("no endpoint is configured");
-        for (index, connection) in self.in_order() {
-            match self.unary_on(connection, path, &message, deadline).await {
+        for (left, (index, connection)) in self.in_order() {
+            // An endpoint that does not answer leaves time for the others.
+            let now = Instant::now();
+            let share = now + deadline.saturating_duration_since(now) / left;
+            let answer_by = if retry == Retry::OtherEndpoints { share } else { deadline };
+            match self.unary_on(connection, path, &message, (share, answer_by)).await {
                 Ok(answer) => {
                     self.prefer(index);
                     return Ok(answer);
@@ -152,7 +157,8 @@ impl Channel {
         let Some(connection) = self.shared.connections.get(index) else {
             return Err(GrpcStatus::not_sent("there is no such endpoint"));
         };
-        self.unary_on(connection, path, &message, Instant::now() + allowed).await
+        let deadline = Instant::now() + allowed;
+        self.unary_on(connection, path, &message, (deadline, deadline)).await
     }
 
     /// Opens a bidirectional stream at the first endpoint that works, with further headers. Waits for the response's headers only
@@ -163,7 +169,7 @@ impl Channel {
         headers: &HeaderMap,
     ) -> Result<GrpcStream<Q, A>, GrpcStatus> {
         let mut failure = GrpcStatus::not_sent("no endpoint is configured");
-        for (index, connection) in self.in_order() {
+        for (_, (index, connection)) in self.in_order() {
             match self.stream_on(connection, path, headers).await {
                 Ok(stream) => {
                     self.prefer(index);
@@ -197,11 +203,19 @@ impl Channel {
         ConnectTimes { dial: dial_timeout, keepalive, keepalive_timeout }
     }
 
-    /// Every endpoint once, beginning with the preferred one.
-    fn in_order(&self) -> impl Iterator<Item = (usize, &EndpointConnection)> {
+    /// Every endpoint once with its index, beginning with the preferred one; before it the number of endpoints from it on.
+    fn in_order(&self) -> impl Iterator<Item = (u32, (usize, &EndpointConnection))> {
         let first = self.shared.preferred.load(Ordering::Relaxed);
         let connections = self.shared.connections.iter().enumerate();
-        connections.clone().skip(first).chain(connections.take(first))
+        let in_order = connections.clone().skip(first).chain(connections.take(first));
+        let count = u32::try_from(self.endpoint_count()).unwrap_or(u32::MAX);
+        (1..=count).rev().zip(in_order)
+    }
+
+    /// Lets the next call begin with another endpoint: the current one accepts connections but does not work.
+    pub fn prefer_another(&self) {
+        let current = self.shared.preferred.load(Ordering::Relaxed);
+        self.prefer((current + 1) % self.endpoint_count().max(1));
     }
 
     fn prefer(&self, index: usize) {
@@ -212,7 +226,7 @@ impl Channel {
 
     /// Reports whether a call that failed at one endpoint may be made at the next. Later calls begin there in any case.
     fn tries_next(&self, index: usize, status: &GrpcStatus, retry: Retry) -> bool {
-        if status.code != GrpcCode::Unavailable {
+        if !matches!(status.code, GrpcCode::Unavailable | GrpcCode::DeadlineExceeded) {
             return false;
         }
         self.prefer((index + 1) % self.endpoint_count().max(1));
@@ -224,41 +238,36 @@ impl Channel {
         connection: &EndpointConnection,
         path: &'static str,
         message: &Bytes,
-        deadline: Instant,
+        (connect_by, answer_by): (Instant, Instant),
     ) -> Result<A, GrpcStatus> {
         let url = connection.endpoint.url();
-        let too_late = |may_have_run| GrpcStatus {
-            may_have_run,
-            ..GrpcStatus::new(
-                GrpcCode::DeadlineExceeded,
-                format!("{url}: the call took longer than its time limit"),
-            )
-        };
         let ready = async {
             let mut sender = connection.sender(self.times()).await?;
             sender.ready().await.map_err(|error| GrpcStatus::not_sent(format!("{url}: {error}")))?;
             Ok(sender)
         };
-        let mut sender = tokio::time::timeout_at(deadline, ready).await.map_err(|_| too_late(false))??;
+        let mut sender = tokio::time::timeout_at(connect_by, ready)
+            .await
+            .map_err(|_| GrpcStatus::not_sent(format!("cannot connect to {url} in time")))??;
         let mut request = request(connection, path, CallBody::Message(Some(message.clone())))?;
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = answer_by.saturating_duration_since(Instant::now());
         if let Ok(left) = HeaderValue::try_from(format!("{}m", left.as_millis().clamp(1, 99_999_999))) {
             request.headers_mut().insert("grpc-timeout", left);
         }
         let answer = async {
-            let broken = |error: hyper::Error| {
-                let message = format!("{url}: {}", with_source(&error));
-                // hyper returns a request that it could not write as cancelled.
-                if error.is_canceled() {
-                    GrpcStatus::not_sent(message)
-                } else {
-                    GrpcStatus::new(GrpcCode::Unavailable, message)
-                }
+            let broken = |mut error: TrySendError<Request<CallBody>>| {
+                // hyper gives the request back if it has not begun to send it.
+                let may_have_run = error.take_message().is_none();
+                let message = format!("{url}: {}", with_source(&error.into_error()));
+                GrpcStatus { may_have_run, ..GrpcStatus::new(GrpcCode::Unavailable, message) }
             };
-            let response = sender.send_request(request).await.map_err(broken)?;
+            let response = sender.try_send_request(request).await.map_err(broken)?;
             single_message(response, self.shared.config.max_message).await
         };
-        tokio::time::timeout_at(deadline, answer).await.map_err(|_| too_late(true))?
+        tokio::time::timeout_at(answer_by, answer).await.unwrap_or_else(|_| {
+            let message = format!("{url}: the call took longer than its time limit");
+            Err(GrpcStatus::new(GrpcCode::DeadlineExceeded, message))
+        })
     }
 }
 

@@ -11,6 +11,7 @@ mod suite;
 
 use std::time::Duration;
 
+use etcd::EtcdConfig;
 use etcd::client::EtcdClient;
 use etcd::messages::{PutRequest, RangeRequest, Request, TxnRequest};
 use etcd_process::EtcdProcess;
@@ -210,6 +211,22 @@ async fn calls_go_to_an_endpoint_that_works() {
         outcome = store.commit(put("a", Expect::Any, "2")).await;
     }
     outcome.unwrap();
+    assert_eq!(value(&store, "a").as_deref(), Some("2"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_accepts_connections_and_never_answers_does_not_stop_writes() {
+    let Some(etcd) = EtcdProcess::start().await else { return };
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_url = format!("http://{}", silent.local_addr().unwrap());
+    let config = EtcdConfig {
+        call_timeout: Duration::from_secs(2),
+        ..etcd_process::config(channel(&[&silent_url, &etcd.url]))
+    };
+    let store = open(etcd::EtcdBackend::new(config)).await;
+    for number in 0..3 {
+        update(&store, "a", &number.to_string()).await;
+    }
     assert_eq!(value(&store, "a").as_deref(), Some("2"));
 }
 
