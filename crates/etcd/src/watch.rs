@@ -168,7 +168,9 @@ impl WatchTask {
             self.state.send_replace(WatchState::Watching);
         }
         let changes: Vec<Done> = fragments.drain(..).filter_map(|event| self.change(event)).collect();
-        drop(self.feed.apply(changes));
+        if !changes.is_empty() {
+            drop(self.feed.apply(changes));
+        }
         // The header of a response with events may be newer than its last event, with more to come: only that of a progress
         // notification is a promise.
         if is_progress {
