@@ -38,9 +38,19 @@ impl EtcdProcess {
         if program == "left-out" {
             return None;
         }
+        // Another process may take a port before etcd does: then etcd ends.
+        for _ in 0..5 {
+            if let Some(started) = EtcdProcess::spawn(&program).answering().await {
+                return Some(started);
+            }
+        }
+        panic!("etcd does not start")
+    }
+
+    fn spawn(program: &str) -> EtcdProcess {
         let data = tempfile::tempdir().unwrap();
         let [client, peer] = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
-        let child = Command::new(&program)
+        let child = Command::new(program)
             .args(["--data-dir", data.path().to_str().unwrap(), "--unsafe-no-fsync", "--log-level=error"])
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
@@ -49,19 +59,24 @@ impl EtcdProcess {
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start `{program}` (set PORTCULLIS_ETCD): {error}"));
-        let started = EtcdProcess { child, url: client, _data: data };
-        let probe = etcd::EtcdClient::new(Channel::new(started.channel()), Duration::from_secs(1));
-        for _ in 0..300 {
-            if probe
-                .range(&etcd::messages::RangeRequest { key: "a".into(), ..Default::default() })
-                .await
-                .is_ok()
-            {
-                return Some(started);
+        EtcdProcess { child, url: client, _data: data }
+    }
+
+    /// Waits until this process answers; `None` if it has ended.
+    async fn answering(mut self) -> Option<EtcdProcess> {
+        let probe = etcd::EtcdClient::new(Channel::new(self.channel()), Duration::from_secs(1));
+        let request = etcd::messages::RangeRequest { key: "a".into(), ..Default::default() };
+        for _ in 0..1500 {
+            let answers = probe.range(&request).await.is_ok();
+            if self.child.try_wait().unwrap().is_some() {
+                return None;
+            }
+            if answers {
+                return Some(self);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("etcd does not answer");
+        panic!("etcd does not answer")
     }
 
     pub(crate) fn channel(&self) -> ChannelConfig {
