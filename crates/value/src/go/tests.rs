@@ -134,6 +134,23 @@ fn urls_are_parsed_and_printed() {
 }
 
 #[test]
+fn values_of_a_query_key_are_collected_in_the_order_of_first_appearance() {
+    let query = Url::parse("http://h/?b=1&a=2&b=3&bad=%zz&c;d=4&e").unwrap().query();
+    let expected = [("b", vec!["1", "3"]), ("a", vec!["2"]), ("e", vec![""])];
+    let expected =
+        expected.map(|(key, values)| (key.to_owned(), values.into_iter().map(str::to_owned).collect()));
+    assert_eq!(query, expected);
+}
+
+/// A search through the earlier keys for each key would take minutes.
+#[test]
+fn a_query_with_many_keys_is_read_in_linear_time() {
+    let keys: Vec<String> = (0..300_000).map(|key| key.to_string()).collect();
+    let query = Url::parse(&format!("http://h/?{}", keys.join("&"))).unwrap().query();
+    assert_eq!(query.len(), keys.len());
+}
+
+#[test]
 fn lenient_addresses_may_have_leading_zeros_and_strict_ones_not() {
     let sloppy = |text| parse_ip_sloppy(text).map(|ip| ip.to_string());
     assert_eq!(sloppy("010.00.0.1").as_deref(), Some("10.0.0.1"));

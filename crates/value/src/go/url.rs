@@ -1,6 +1,7 @@
 //! URLs as Go's `net/url` parses, takes apart and prints them, with its error messages.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use super::{netip, quote, quote_bytes};
 use crate::text::{bad_percent_escape, percent_decode, percent_encode};
@@ -313,10 +314,16 @@ impl Url {
     /// Query parameters in order of first appearance; malformed ones are dropped.
     pub fn query(&self) -> Vec<(String, Vec<String>)> {
         let mut parameters: Vec<(String, Vec<String>)> = Vec::new();
+        // Expressions parse texts of clients, so looking for a key must not take longer with more keys.
+        let mut positions: HashMap<String, usize> = HashMap::new();
         for (key, value) in query_pairs(&self.raw_query) {
-            match parameters.iter_mut().find(|(known, _)| *known == key) {
+            let known = positions.get(&key).and_then(|position| parameters.get_mut(*position));
+            match known {
                 Some((_, values)) => values.push(value),
-                None => parameters.push((key, vec![value])),
+                None => {
+                    positions.insert(key.clone(), parameters.len());
+                    parameters.push((key, vec![value]));
+                }
             }
         }
         parameters
