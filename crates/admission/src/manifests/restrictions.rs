@@ -152,33 +152,19 @@ fn webhooks(
     for (index, webhook) in object.list_at(&["webhooks"]).iter().enumerate() {
         let own = quote(webhook.str_at(&["name"]).unwrap_or_default());
         let field = format!("webhooks[{index}].clientConfig");
-        if webhook.at(&["clientConfig", "service"]).is_some() {
-            let field = format!("{field}.service");
+        let (field, why) = if webhook.at(&["clientConfig", "service"]).is_some() {
             let why =
                 "clientConfig.service is not supported for static manifests; use clientConfig.url instead";
-            problems.error_loading(
-                ManifestProblem::at(
-                    file,
-                    spans.of(&field),
-                    &field,
-                    format!("webhook {own} in {name}: {why}"),
-                    None,
-                ),
-                || format!("webhook {own} in {name} (file {path}): {why}"),
-            );
+            (format!("{field}.service"), why)
         } else if webhook.str_at(&["clientConfig", "url"]).unwrap_or_default().is_empty() {
-            let why = "clientConfig.url is required for static manifests";
-            problems.error_loading(
-                ManifestProblem::at(
-                    file,
-                    spans.of(&field),
-                    &field,
-                    format!("webhook {own} in {name}: {why}"),
-                    None,
-                ),
-                || format!("webhook {own} in {name} (file {path}): {why}"),
-            );
-        }
+            (field, "clientConfig.url is required for static manifests")
+        } else {
+            continue;
+        };
+        let message = format!("webhook {own} in {name}: {why}");
+        problems.error_loading(ManifestProblem::at(file, spans.of(&field), &field, message, None), || {
+            format!("webhook {own} in {name} (file {path}): {why}")
+        });
     }
 }
 
