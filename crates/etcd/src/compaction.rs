@@ -71,7 +71,7 @@ impl CompactionRound {
         }
         match client.compact(before).await {
             Ok(()) => Ok(Some(before)),
-            // Somebody else, such as etcd's own compaction, has gone further.
+            // Another compaction, such as etcd's own, has gone further.
             Err(status) if is_compacted(&status) => Ok(None),
             Err(status) => Err(status),
         }
