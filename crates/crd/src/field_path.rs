@@ -115,19 +115,14 @@ fn unescape(text: &str) -> Result<String, String> {
             out.push(c);
             continue;
         }
-        match chars.next() {
-            Some('a') => out.push('\u{7}'),
-            Some('b') => out.push('\u{8}'),
-            Some('f') => out.push('\u{c}'),
-            Some('n') => out.push('\n'),
-            Some('r') => out.push('\r'),
-            Some('t') => out.push('\t'),
-            Some('v') => out.push('\u{b}'),
-            Some(c @ ('\'' | '\\')) => out.push(c),
-            other => {
-                return Err(format!("invalid escape char \\{}", other.map(String::from).unwrap_or_default()));
-            }
-        }
+        let escaped = chars.next();
+        let resolved = match escaped {
+            Some('\'' | '\\') => escaped,
+            other => other.and_then(value::go::escaped_control),
+        };
+        out.push(resolved.ok_or_else(|| {
+            format!("invalid escape char \\{}", escaped.map(String::from).unwrap_or_default())
+        })?);
     }
     Ok(out)
 }

@@ -43,28 +43,49 @@ fn escape_to(out: &mut String, text: &str, most: usize) -> bool {
         if out.len() > most {
             return false;
         }
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            c if is_printable(c) => out.push(c),
-            c => {
-                let code = u32::from(c);
-                let _ = match code {
-                    0..0x80 => write!(out, "\\x{code:02x}"),
-                    0x80..0x1_0000 => write!(out, "\\u{code:04x}"),
-                    _ => write!(out, "\\U{code:08x}"),
-                };
-            }
+        if let Some(letter) = escape_letter(c) {
+            out.extend(['\\', letter]);
+        } else if is_printable(c) {
+            out.push(c);
+        } else {
+            let code = u32::from(c);
+            let _ = match code {
+                0..0x80 => write!(out, "\\x{code:02x}"),
+                0x80..0x1_0000 => write!(out, "\\u{code:04x}"),
+                _ => write!(out, "\\U{code:08x}"),
+            };
         }
     }
     true
+}
+
+/// The letter that stands for `c` after a backslash, in Go and C: `n` for a line feed. Quotes and backslashes stand for themselves.
+pub fn escape_letter(c: char) -> Option<char> {
+    Some(match c {
+        '\u{7}' => 'a',
+        '\u{8}' => 'b',
+        '\t' => 't',
+        '\n' => 'n',
+        '\u{b}' => 'v',
+        '\u{c}' => 'f',
+        '\r' => 'r',
+        '"' | '\\' => c,
+        _ => return None,
+    })
+}
+
+/// The control character that `letter` stands for after a backslash, in Go and C: a line feed for `n`.
+pub fn escaped_control(letter: char) -> Option<char> {
+    Some(match letter {
+        'a' => '\u{7}',
+        'b' => '\u{8}',
+        't' => '\t',
+        'n' => '\n',
+        'v' => '\u{b}',
+        'f' => '\u{c}',
+        'r' => '\r',
+        _ => return None,
+    })
 }
 
 /// Go's `strconv.IsPrint`: letters, marks, numbers, punctuation, symbols and the ASCII space.

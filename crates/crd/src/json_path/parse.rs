@@ -277,19 +277,12 @@ fn unescape(text: &str, quote: char) -> Option<String> {
                 .flatten()
         };
         out.push(match escaped {
-            'a' => '\u{7}',
-            'b' => '\u{8}',
-            'f' => '\u{c}',
-            'n' => '\n',
-            'r' => '\r',
-            't' => '\t',
-            'v' => '\u{b}',
             '\\' => '\\',
             'x' => code(2)?,
             'u' => code(4)?,
             'U' => code(8)?,
             c if c == quote => c,
-            _ => return None,
+            letter => value::go::escaped_control(letter)?,
         });
     }
     Some(out)

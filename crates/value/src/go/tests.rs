@@ -3,8 +3,19 @@
 use super::base64::{CorruptInputError, RAW_URL, STD, canonical};
 use super::netip::{parse_addr, parse_cidr_sloppy, parse_ip_sloppy, parse_prefix};
 use super::url::Url;
-use super::{float, is_printable, quote, syntax, text, type_name};
+use super::{escape_letter, escaped_control, float, is_printable, quote, syntax, text, type_name};
 use crate::{Value, json};
+
+#[test]
+fn escape_letters_stand_for_the_control_characters_they_are_written_for() {
+    let controls: Vec<char> = ('\0'..' ').filter(|c| escape_letter(*c).is_some()).collect();
+    assert_eq!(controls, ['\u{7}', '\u{8}', '\t', '\n', '\u{b}', '\u{c}', '\r']);
+    for c in controls {
+        assert_eq!(escape_letter(c).and_then(escaped_control), Some(c), "{c:?}");
+    }
+    assert_eq!(['"', '\\', '\'', 'x'].map(escape_letter), [Some('"'), Some('\\'), None, None]);
+    assert_eq!(['"', '\\', '0', 'x'].map(escaped_control), [None; 4]);
+}
 
 #[test]
 fn strings_are_quoted() {

@@ -263,21 +263,17 @@ impl Emitter {
     fn escape(&mut self, c: char) {
         self.put('\\');
         let short = match c {
-            '\0' => '0',
-            '\u{7}' => 'a',
-            '\u{8}' => 'b',
-            '\t' => 't',
-            '\n' => 'n',
-            '\u{b}' => 'v',
-            '\u{c}' => 'f',
-            '\r' => 'r',
-            '\u{1b}' => 'e',
-            '"' | '\\' => c,
-            '\u{85}' => 'N',
-            '\u{a0}' => '_',
-            '\u{2028}' => 'L',
-            '\u{2029}' => 'P',
-            _ => {
+            '\0' => Some('0'),
+            '\u{1b}' => Some('e'),
+            '\u{85}' => Some('N'),
+            '\u{a0}' => Some('_'),
+            '\u{2028}' => Some('L'),
+            '\u{2029}' => Some('P'),
+            _ => crate::go::escape_letter(c),
+        };
+        match short {
+            Some(short) => self.put(short),
+            None => {
                 let code = u32::from(c);
                 let before = self.out.len();
                 let _ = match code {
@@ -286,10 +282,8 @@ impl Emitter {
                     _ => write!(self.out, "U{code:08X}"),
                 };
                 self.column += self.out.len() - before;
-                return;
             }
-        };
-        self.put(short);
+        }
     }
 
     fn literal(&mut self, text: &str) {

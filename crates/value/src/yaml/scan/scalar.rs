@@ -194,15 +194,8 @@ impl<'a> Scanner<'a> {
     fn escape(&mut self) -> Result<char, Error> {
         let c = match self.ahead(1) {
             b'0' => '\0',
-            b'a' => '\u{7}',
-            b'b' => '\u{8}',
-            b't' | b'\t' => '\t',
-            b'n' => '\n',
-            b'v' => '\u{b}',
-            b'f' => '\u{c}',
-            b'r' => '\r',
             b'e' => '\u{1b}',
-            b @ (b' ' | b'"' | b'\'' | b'\\') => char::from(b),
+            b @ (b' ' | b'\t' | b'"' | b'\'' | b'\\') => char::from(b),
             b'N' => '\u{85}',
             b'_' => '\u{a0}',
             b'L' => '\u{2028}',
@@ -210,7 +203,8 @@ impl<'a> Scanner<'a> {
             b'x' => return self.coded(2),
             b'u' => return self.coded(4),
             b'U' => return self.coded(8),
-            _ => return Err(self.problem("found unknown escape character")),
+            letter => crate::go::escaped_control(char::from(letter))
+                .ok_or_else(|| self.problem("found unknown escape character"))?,
         };
         self.skip();
         self.skip();
