@@ -18,6 +18,11 @@ impl GroupVersion {
         GroupVersion { group: group.into(), version: version.into() }
     }
 
+    /// Splits an `apiVersion` at its first slash into group and version. The group of `v1` is empty.
+    pub fn split(api_version: &str) -> (&str, &str) {
+        api_version.split_once('/').unwrap_or(("", api_version))
+    }
+
     /// Parses `v1` or `group/version`. More than one slash is an error, with Kubernetes' message.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.split_once('/') {

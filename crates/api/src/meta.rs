@@ -2,12 +2,18 @@
 
 use value::{Str, Value};
 
-use crate::GroupVersionKind;
+use crate::{GroupVersion, GroupVersionKind};
+
+/// The annotation of a mirror pod, which a kubelet creates for a static pod.
+pub const MIRROR_POD: &str = "kubernetes.io/config.mirror";
+
+/// The annotation that named the storage class of a claim or volume before the field existed.
+pub const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// `apiVersion` and `kind` of an object; empty if absent.
 pub fn gvk(object: &Value) -> GroupVersionKind {
     let api_version = object.str_at(&["apiVersion"]).unwrap_or_default();
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (group, version) = GroupVersion::split(api_version);
     GroupVersionKind::new(group, version, object.str_at(&["kind"]).unwrap_or_default())
 }
 
@@ -35,6 +41,30 @@ pub fn resource_version(object: &Value) -> &str {
 /// True if `metadata.deletionTimestamp` is set.
 pub fn is_deleting(object: &Value) -> bool {
     !text(object, "deletionTimestamp").is_empty()
+}
+
+pub fn is_mirror_pod(pod: &Value) -> bool {
+    pod.at(&["metadata", "annotations", MIRROR_POD]).is_some()
+}
+
+/// The storage class that a claim names in its annotation or else in its spec; empty if it names none.
+pub fn storage_class(claim: &Value) -> &str {
+    claim
+        .str_at(&["metadata", "annotations", STORAGE_CLASS])
+        .or_else(|| claim.str_at(&["spec", "storageClassName"]))
+        .unwrap_or_default()
+}
+
+/// True if two versions of an object differ only in fields that the garbage collector changes, or not at all.
+pub fn differ_only_in_gc_fields(new: &Value, old: &Value) -> bool {
+    let without = |object: &Value| {
+        let mut object = object.clone();
+        for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {
+            object.remove_at(&["metadata", field]);
+        }
+        object
+    };
+    without(new) == without(old)
 }
 
 pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {

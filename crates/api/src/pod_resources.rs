@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use crate::quantity::Quantity;
 use value::{Str, Value};
 
+/// Prefix of the names of huge page resources; the size of the pages follows.
+pub const HUGE_PAGES: &str = "hugepages-";
+
 /// Quantities by resource name (Kubernetes' `ResourceList`).
 pub type Amounts = BTreeMap<Str, Quantity>;
 
@@ -15,6 +18,18 @@ pub fn amounts(list: Option<&Value>) -> Amounts {
     map.iter()
         .filter_map(|(name, amount)| Some((name.clone(), Quantity::parse(amount.as_str()?).ok()?)))
         .collect()
+}
+
+/// True for resources of Kubernetes itself: names without a domain, or with `kubernetes.io`.
+pub fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// True for extended resources with a name that quota can count.
+pub fn is_extended(name: &str) -> bool {
+    !is_native(name)
+        && !name.starts_with("requests.")
+        && crate::names::is_qualified_name(&format!("requests.{name}")).is_empty()
 }
 
 /// Adds `more` to `sum`, resource by resource.
@@ -43,15 +58,20 @@ pub fn is_sidecar(container: &Value) -> bool {
     container.str_at(&["restartPolicy"]) == Some("Always")
 }
 
-/// Aggregates `of` over the containers and init containers of a pod.
+/// Aggregates `of` over the containers and init containers of a pod: the highest sum at any time. That is either all containers with all
+/// sidecars, or one init container with the sidecars before it.
 pub fn over_containers(pod: &Value, of: impl Fn(&Value) -> Amounts) -> Amounts {
+    pod.get("spec").map_or_else(Amounts::new, |spec| over_spec(spec, of))
+}
+
+fn over_spec(spec: &Value, of: impl Fn(&Value) -> Amounts) -> Amounts {
     let mut total = Amounts::new();
-    for container in pod.list_at(&["spec", "containers"]) {
+    for container in spec.list_at(&["containers"]) {
         add(&mut total, &of(container));
     }
     let mut sidecars = Amounts::new();
     let mut largest = Amounts::new();
-    for container in pod.list_at(&["spec", "initContainers"]) {
+    for container in spec.list_at(&["initContainers"]) {
         let mut needs = of(container);
         if is_sidecar(container) {
             add(&mut total, &needs);
@@ -68,7 +88,12 @@ pub fn over_containers(pod: &Value, of: impl Fn(&Value) -> Amounts) -> Amounts {
 
 /// Aggregates one side (`requests` or `limits`) of the containers' resources.
 pub fn of_containers(pod: &Value, side: &str) -> Amounts {
-    over_containers(pod, |container| amounts(container.at(&["resources", side])))
+    pod.get("spec").map_or_else(Amounts::new, |spec| of_spec(spec, side))
+}
+
+/// Like [`of_containers`], for the spec of a pod or of a pod template.
+pub fn of_spec(spec: &Value, side: &str) -> Amounts {
+    over_spec(spec, |container| amounts(container.at(&["resources", side])))
 }
 
 /// Replaces totals by the pod-level resources, for the resource names that `may` allows.
@@ -82,5 +107,9 @@ pub fn of_pod_itself(pod: &Value, side: &str, total: &mut Amounts, may: impl Fn(
 
 /// True if pod-level resources support this resource.
 pub fn is_pod_level(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+    matches!(name, "cpu" | "memory") || is_huge_page(name)
+}
+
+pub fn is_huge_page(name: &str) -> bool {
+    name.starts_with(HUGE_PAGES)
 }

@@ -273,8 +273,7 @@ fn known_finalizers(object: &Value, errors: &mut FieldErrors) {
         "scheduling.k8s.io",
         "storage.k8s.io",
     ];
-    let api_version = object.text("apiVersion");
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let (group, _) = GroupVersion::split(object.text("apiVersion"));
     if !GROUPS.contains(&group) {
         return;
     }

@@ -5,13 +5,10 @@ use value::{Str, Value, format_smolstr};
 
 use crate::node::graph::NodeObject;
 
-/// The annotation of mirror pods.
-const MIRROR: &str = "kubernetes.io/config.mirror";
-
 /// Calls `add` with every object that a pod refers to in its namespace. A mirror pod counts as referring to
 /// nothing: kubelets create them, and must not gain access that way.
 pub(super) fn of_pod(pod: &Value, add: &mut impl FnMut(NodeObject, Str)) {
-    if pod.at(&["metadata", "annotations", MIRROR]).is_some() {
+    if meta::is_mirror_pod(pod) {
         return;
     }
     let mut add = |object: NodeObject, name: Option<&str>| {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::GroupVersion;
 use value::{Map, Str, Value, json};
 
 use schema::{
@@ -142,7 +143,7 @@ fn object_definition(
             map.insert("x-kubernetes-group-version-kind", Value::list(kinds));
         }
         group_version => {
-            let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
+            let (group, version) = GroupVersion::split(group_version);
             map.insert("x-kubernetes-group-version-kind", Value::list([kind(group, version)]));
         }
     }

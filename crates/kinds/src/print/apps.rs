@@ -120,7 +120,7 @@ fn controller(v: &View<'_>) -> String {
     let Some(owner) = api::meta::owner_references(v.object).find(|owner| owner.controller) else {
         return "<none>".to_owned();
     };
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    let (group, _) = api::GroupVersion::split(&owner.api_version);
     let kind = api::GroupKind::new(group, owner.kind).to_string().to_lowercase();
     format!("{kind}/{}", owner.name)
 }

@@ -242,8 +242,7 @@ fn volume_phase<'a>(v: &View<'a>) -> &'a str {
 }
 
 fn storage_class<'a>(v: &View<'a>) -> &'a str {
-    let annotated = v.annotation("volume.beta.kubernetes.io/storage-class");
-    annotated.unwrap_or_else(|| v.text(&["spec", "storageClassName"]))
+    api::meta::storage_class(v.object)
 }
 
 fn access_modes(modes: &[Value]) -> String {

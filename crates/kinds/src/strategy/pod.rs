@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use api::pod_resources::{is_huge_page, is_pod_level, of_spec};
 use api::quantity::Quantity;
 use api::validation::fields::{Read, same};
 use value::{Map, Value};
 
 use super::{StrategyContext, gates::Gate, keep, keep_metadata};
 use crate::pod_containers::CONTAINER_LISTS;
-use crate::validation::pod::resources::{container_sum, is_huge_page, is_pod_level, qos_class};
+use crate::validation::pod::resources::qos_class;
 
 /// Declares the gates of a kind whose pod spec is at a given path.
 macro_rules! spec_gates {
@@ -421,7 +422,7 @@ fn default_pod_level_resources(pod: &mut Value) {
         return;
     }
     let Some(spec) = pod.part("spec") else { return };
-    let (limits, requests) = (container_sum(spec, "limits"), container_sum(spec, "requests"));
+    let (limits, requests) = (of_spec(spec, "limits"), of_spec(spec, "requests"));
     let written =
         |pod: &Value, field: &str, name: &str| pod.at(&["spec", "resources", field, name]).is_some();
 
@@ -461,7 +462,7 @@ fn default_pod_level_resources(pod: &mut Value) {
         .filter_map(|(name, request)| Some((name.to_owned(), Quantity::parse(request.as_str()?).ok()?)))
         .collect();
     for (name, request) in candidates {
-        if let Some(total) = limits.get(&name) {
+        if let Some(total) = limits.get(name.as_str()) {
             let limit = if request > *total { request } else { total.clone() };
             pod.set_at(&["spec", "resources", "limits", &name], limit.to_string());
         }

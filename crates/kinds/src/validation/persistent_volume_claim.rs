@@ -1,5 +1,7 @@
 //! Validation of PersistentVolumeClaim: create, update and status.
 
+use api::meta::STORAGE_CLASS;
+use api::pod_resources::is_native;
 use api::quantity::Quantity;
 use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
 use api::validation::meta;
@@ -7,14 +9,13 @@ use api::{FieldErrors, names};
 use value::Value;
 
 use super::pod::claims::claim_spec;
-use super::pod::resources::{is_native, resource_quantity};
+use super::pod::resources::resource_quantity;
 use super::{ValidationContext, ValidationRules, internal_json, unified_diff};
 
 pub(crate) const PERSISTENT_VOLUME_CLAIM: ValidationRules =
     ValidationRules { create: claim, update: claim_update, update_status: claim_status_update };
 
 /// Annotation that named the storage class before the field existed.
-const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const SPEC: At<'static> = At::new("spec");
 
 fn claim(claim: &Value, _: &ValidationContext) -> FieldErrors {
@@ -72,8 +73,9 @@ fn claim_update(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors 
 
 /// Returns both specs with the mutable fields made equal.
 fn masked_specs(new: &Value, old: &Value, errors: &mut FieldErrors) -> (Value, Value) {
-    let annotation =
-        |claim: &Value| claim.part("metadata").part("annotations").text_if_set(BETA_CLASS).map(str::to_owned);
+    let annotation = |claim: &Value| {
+        claim.part("metadata").part("annotations").text_if_set(STORAGE_CLASS).map(str::to_owned)
+    };
     let class = |claim: &Value| claim.part("spec").text_if_set("storageClassName").map(str::to_owned);
     let mut spec = new.part("spec").cloned().unwrap_or_default();
     let mut former = old.part("spec").cloned().unwrap_or_default();
@@ -94,7 +96,7 @@ fn masked_specs(new: &Value, old: &Value, errors: &mut FieldErrors) -> (Value, V
         let (now, before) = (now_noted.unwrap_or_default(), noted.clone().unwrap_or_default());
         if now != before {
             let at = At::new("metadata.annotations");
-            errors.invalid(&at.field(BETA_CLASS), now.as_str(), IMMUTABLE);
+            errors.invalid(&at.field(STORAGE_CLASS), now.as_str(), IMMUTABLE);
         }
         if now_named.is_some() && named.is_none() && (noted.is_none() || now_named == noted) {
             spec.remove_at(&["storageClassName"]);

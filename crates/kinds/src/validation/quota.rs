@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::names;
+use api::pod_resources::is_huge_page;
 use api::quantity::Quantity;
 use api::validation::fields::{At, IMMUTABLE, Read, Report};
 use api::validation::meta;
@@ -39,7 +40,7 @@ const COMPUTED: [&str; 10] = [
 ];
 
 fn is_quota_huge_page(name: &str) -> bool {
-    name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
+    is_huge_page(name.strip_prefix("requests.").unwrap_or(name))
 }
 
 fn is_standard_quota(name: &str) -> bool {

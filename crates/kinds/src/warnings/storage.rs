@@ -1,12 +1,13 @@
 //! Warnings about volumes, claims and storage classes.
 
+use api::meta::STORAGE_CLASS;
 use api::validation::fields::{At, Read, same};
 use value::Value;
 
 use super::{deprecated_annotation, deprecated_label, fractional, label_selector, node_selector_term};
 
 pub(crate) fn persistent_volume_claim(new: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
-    deprecated_annotation(new, BETA_STORAGE_CLASS, STORAGE_CLASS_WORDS, warnings);
+    deprecated_annotation(new, STORAGE_CLASS, STORAGE_CLASS_WORDS, warnings);
     claim_spec(&At::new("spec"), new.part("spec"), warnings);
 }
 
@@ -14,11 +15,10 @@ pub(crate) fn csi_storage_capacity(new: &Value, _: Option<&Value>, warnings: &mu
     label_selector(&At::new("nodeTopology"), new.part("nodeTopology"), warnings);
 }
 
-const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const STORAGE_CLASS_WORDS: &str = r#"deprecated since v1.8; use "storageClassName" attribute instead"#;
 
 pub(crate) fn persistent_volume(volume: &Value, _: Option<&Value>, warnings: &mut Vec<String>) {
-    deprecated_annotation(volume, BETA_STORAGE_CLASS, STORAGE_CLASS_WORDS, warnings);
+    deprecated_annotation(volume, STORAGE_CLASS, STORAGE_CLASS_WORDS, warnings);
     let mount_options = r#"deprecated since v1.31; use "mountOptions" attribute instead"#;
     deprecated_annotation(volume, "volume.beta.kubernetes.io/mount-options", mount_options, warnings);
     let spec = volume.part("spec");

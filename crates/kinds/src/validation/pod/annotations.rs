@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use api::FieldErrors;
+use api::meta::MIRROR_POD;
 use api::validation::fields::{At, Read, Report};
 use value::Value;
 
@@ -12,7 +13,6 @@ use super::scheduling;
 use super::volume_paths::descending_path;
 use crate::pod_containers::{containers, visit_containers};
 
-const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 

@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 
+use api::meta::MIRROR_POD;
 use api::validation::fields::{At, Read, Report};
 use api::validation::meta;
 use api::{FieldErrors, names, quantity::Quantity};
 use value::{Map, Value};
 
 use crate::validation::{internal_json, optional_value};
-
-const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 
 /// Validates the metadata of a claim template, which may contain only labels and annotations.
 pub(in crate::validation) fn template_metadata(

@@ -142,7 +142,7 @@ impl PodValidationOptions {
             .flat_map(|resources| resources.entries("limits").chain(resources.entries("requests")))
             .chain(spec.entries("overhead"))
             .any(|(name, quantity)| {
-                resources::is_huge_page(name)
+                api::pod_resources::is_huge_page(name)
                     && !quantity
                         .as_str()
                         .and_then(|text| Quantity::parse(text).ok())

@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use std::collections::BTreeMap;
-
+use api::pod_resources::{
+    Amounts, HUGE_PAGES, amounts, is_extended, is_huge_page, is_native, is_pod_level, of_spec,
+};
 use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, field::FieldErrorKind, names, quantity::Quantity};
 use value::{Map, Value};
 
 use super::options::PodValidationOptions;
 
-const HUGE_PAGES: &str = "hugepages-";
-const NATIVE: &str = "kubernetes.io/";
 const QUOTA_REQUESTS: &str = "requests.";
 
 /// Resources whose quantities must be integers because they are counted.
@@ -40,25 +39,6 @@ const STANDARD: &[&str] = &[
     "storage",
     "requests.storage",
 ];
-
-/// Quantities by resource name.
-pub(crate) type Quantities = BTreeMap<String, Quantity>;
-
-pub(crate) fn is_huge_page(name: &str) -> bool {
-    name.starts_with(HUGE_PAGES)
-}
-
-/// Returns true for resources of Kubernetes itself, false for extended resources.
-pub(crate) fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains(NATIVE)
-}
-
-/// Returns true for extended resources with a name that quota can count.
-pub(crate) fn is_extended(name: &str) -> bool {
-    !is_native(name)
-        && !name.starts_with(QUOTA_REQUESTS)
-        && names::is_qualified_name(&format!("{QUOTA_REQUESTS}{name}")).is_empty()
-}
 
 /// Returns true if the request may be lower than the limit.
 pub(crate) fn may_overcommit(name: &str) -> bool {
@@ -122,19 +102,6 @@ fn pod_resource_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Returns true if the resource can be set at pod level.
-pub(crate) fn is_pod_level(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || is_huge_page(name)
-}
-
-/// Quantities of the map at `field`; values that do not parse are omitted.
-pub(crate) fn quantities(holder: Option<&Value>, field: &str) -> Quantities {
-    holder
-        .text_entries(field)
-        .filter_map(|(name, text)| Some((name.to_owned(), Quantity::parse(text).ok()?)))
-        .collect()
-}
-
 /// Validates `resources` of a container. `claims` are the names of the pod's device claims.
 pub(in crate::validation) fn container_requirements(
     resources: Option<&Value>,
@@ -143,8 +110,8 @@ pub(in crate::validation) fn container_requirements(
     options: &PodValidationOptions,
     errors: &mut FieldErrors,
 ) {
-    let limits = quantities(resources, "limits");
-    let requests = quantities(resources, "requests");
+    let limits = amounts(resources.part("limits"));
+    let requests = amounts(resources.part("requests"));
     requirements(&limits, &requests, container_resource_name, at, options, errors);
     claim_names(resources, claims, &at.field("claims"), errors);
 }
@@ -156,14 +123,14 @@ pub(in crate::validation) fn overhead(
     options: &PodValidationOptions,
     errors: &mut FieldErrors,
 ) {
-    let limits = quantities(Some(spec), "overhead");
-    let none = Quantities::new();
+    let limits = amounts(spec.part("overhead"));
+    let none = Amounts::new();
     requirements(&limits, &none, container_resource_name, &at.field("overhead"), options, errors);
 }
 
 fn requirements(
-    limits: &Quantities,
-    requests: &Quantities,
+    limits: &Amounts,
+    requests: &Amounts,
     name_rule: fn(&str, &At<'_>, &mut FieldErrors),
     at: &At<'_>,
     options: &PodValidationOptions,
@@ -277,36 +244,29 @@ pub(in crate::validation) fn pod_requirements(
     if resources.part("claims").is_some() {
         errors.forbidden(&at.field("claims"), "claims may not be set for Resources at pod-level");
     }
-    let limits = quantities(Some(resources), "limits");
-    let requests = quantities(Some(resources), "requests");
+    let limits = amounts(resources.part("limits"));
+    let requests = amounts(resources.part("requests"));
     requirements(&limits, &requests, pod_resource_name, &at, options, errors);
     let pod_claims: BTreeSet<&str> =
         spec.items("resourceClaims").iter().map(|claim| claim.text("name")).collect();
     claim_names(Some(resources), &pod_claims, &at.field("claims"), errors);
-    let requests_at = at.field("requests");
-    for (name, sum) in container_sum(spec, "requests") {
-        if let Some(request) = requests.get(&name)
-            && sum > *request
-        {
-            let sum = sum.canonical();
-            let detail = format!("must be greater than or equal to aggregate container requests of {sum}");
-            errors.invalid(&requests_at.key(&name), request.canonical(), detail);
-        }
-    }
-    let limits_at = at.field("limits");
-    for (name, sum) in container_sum(spec, "limits") {
-        if let Some(limit) = limits.get(&name)
-            && is_huge_page(&name)
-            && sum > *limit
-        {
-            let sum = sum.canonical();
-            let detail = format!("must be greater than or equal to aggregate container limits of {sum}");
-            errors.invalid(&limits_at.key(&name), limit.canonical(), detail);
+    for (side, of_pod) in [("requests", &requests), ("limits", &limits)] {
+        let side_at = at.field(side);
+        for (name, sum) in of_spec(spec, side) {
+            // Containers may overcommit the limits of other resources.
+            if let Some(own) = of_pod.get(&name)
+                && (side == "requests" || is_huge_page(&name))
+                && sum > *own
+            {
+                let sum = sum.canonical();
+                let detail = format!("must be greater than or equal to aggregate container {side} of {sum}");
+                errors.invalid(&side_at.key(&name), own.canonical(), detail);
+            }
         }
     }
     let containers = at.field("containers");
     for (i, container) in spec.items("containers").iter().enumerate() {
-        for (name, own) in quantities(container.part("resources"), "limits") {
+        for (name, own) in amounts(container.part("resources").part("limits")) {
             if let Some(limit) = limits.get(&name)
                 && own > *limit
             {
@@ -315,49 +275,6 @@ pub(in crate::validation) fn pod_requirements(
                 let detail = format!("must be less than or equal to pod limits of {}", limit.canonical());
                 errors.invalid(&at.field("limits"), own.canonical(), detail);
             }
-        }
-    }
-}
-
-/// Highest sum of the containers' quantities at any time: either all containers with all sidecars, or one init
-/// container with the sidecars before it.
-pub(crate) fn container_sum(spec: &Value, field: &str) -> Quantities {
-    let mut sum = Quantities::new();
-    for container in spec.items("containers") {
-        add(&mut sum, &quantities(container.part("resources"), field));
-    }
-    let (mut staying, mut peak) = (Quantities::new(), Quantities::new());
-    for container in spec.items("initContainers") {
-        let own = quantities(container.part("resources"), field);
-        if container.text("restartPolicy") == "Always" {
-            add(&mut sum, &own);
-            add(&mut staying, &own);
-            max(&mut peak, &staying);
-        } else {
-            let mut both = own;
-            add(&mut both, &staying);
-            max(&mut peak, &both);
-        }
-    }
-    max(&mut sum, &peak);
-    sum
-}
-
-fn add(sum: &mut Quantities, more: &Quantities) {
-    for (name, quantity) in more {
-        match sum.get_mut(name) {
-            Some(total) => *total = total.add(quantity),
-            None => {
-                sum.insert(name.clone(), quantity.clone());
-            }
-        }
-    }
-}
-
-fn max(most: &mut Quantities, other: &Quantities) {
-    for (name, quantity) in other {
-        if most.get(name).is_none_or(|known| quantity > known) {
-            most.insert(name.clone(), quantity.clone());
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use std::net::IpAddr;
 
+use api::pod_resources;
 use api::validation::fields::{At, Read, Report};
 use api::validation::meta;
 use api::validation::repeated::first_by;
@@ -11,7 +12,6 @@ use api::{FieldErrors, names, quantity::Quantity};
 use value::{Map, Value};
 
 use super::options::PodValidationOptions;
-use super::resources;
 use super::user_ids::user_or_group_id;
 use crate::validation::{ValidationContext, internal_json, pod};
 
@@ -245,7 +245,7 @@ fn allocatable_claim_statuses(status: &Value, spec: &Value, errors: &mut FieldEr
             for (i, item) in claim.items(list).iter().enumerate() {
                 let at = items.index(i);
                 let resource = item.text("name");
-                if !resources::is_pod_level(resource) {
+                if !pod_resources::is_pod_level(resource) {
                     let detail = "must be a node allocatable resource name";
                     errors.invalid(&at.field("name"), resource, detail);
                 }
@@ -398,7 +398,7 @@ impl<'a> ReportableResources<'a> {
         let resources = container.part("resources");
         let claims = resources.items("claims").iter().map(|own| (own.text("name"), own.text("request")));
         let extended = status.part("extendedResourceClaimStatus");
-        let requests = resources::quantities(resources, "requests");
+        let requests = pod_resources::amounts(resources.part("requests"));
         let mapped = extended.items("requestMappings").iter().filter(|mapping| {
             mapping.text("containerName") == container.text("name")
                 && requests.get(mapping.text("resourceName")).is_some_and(|amount| !amount.is_zero())
