@@ -118,6 +118,12 @@ pub fn request_resource<'a>(target: ResourceTarget) -> Val<'a> {
 
 /// Declares the methods of authorizers, checks and decisions.
 pub(crate) fn add(b: &mut Builder) {
+    add_authorizer(b);
+    add_checks(b);
+    add_decision(b);
+}
+
+fn add_authorizer(b: &mut Builder) {
     b.function(
         "path",
         &[(
@@ -154,6 +160,9 @@ pub(crate) fn add(b: &mut Builder) {
             service_account,
         )],
     );
+}
+
+fn add_checks(b: &mut Builder) {
     b.function(
         "resource",
         &[(
@@ -202,6 +211,9 @@ pub(crate) fn add(b: &mut Builder) {
             ),
         ],
     );
+}
+
+fn add_decision(b: &mut Builder) {
     b.function(
         "errored",
         &[("decision_errored", "kubernetes.authorization.Decision.() -> bool", |_, args| {

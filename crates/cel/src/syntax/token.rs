@@ -26,90 +26,66 @@ pub fn is_reserved(word: &str) -> bool {
     matches!(word, "true" | "false" | "null" | "in") || RESERVED.contains(&word)
 }
 
-/// Token kinds, in the grammar's order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub(crate) enum TokenKind {
-    Eof,
-    Equals,
-    NotEquals,
-    In,
-    Less,
-    LessEquals,
-    GreaterEquals,
-    Greater,
-    And,
-    Or,
-    LeftBracket,
-    RightBracket,
-    LeftBrace,
-    RightBrace,
-    LeftParen,
-    RightParen,
-    Dot,
-    Comma,
-    Minus,
-    Not,
-    Question,
-    Colon,
-    Plus,
-    Star,
-    Slash,
-    Percent,
-    True,
-    False,
-    Null,
-    Float,
-    Int,
-    Uint,
-    String,
-    Bytes,
-    Identifier,
-    EscapedIdentifier,
+/// Declares the token kinds in the grammar's order, each with its name in ANTLR's lists of expected tokens.
+macro_rules! token_kinds {
+    ($($kind:ident => $name:literal,)+) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub(crate) enum TokenKind {
+            $($kind,)+
+        }
+
+        impl TokenKind {
+            /// All kinds, in the grammar's order.
+            pub(crate) const ALL: &[TokenKind] = &[$(TokenKind::$kind,)+];
+
+            /// Formats the kind as ANTLR does in lists of expected tokens.
+            pub(crate) fn display(self) -> &'static str {
+                match self {
+                    $(TokenKind::$kind => $name,)+
+                }
+            }
+        }
+    };
 }
 
-impl TokenKind {
-    /// Formats the kind as ANTLR does in lists of expected tokens.
-    pub(crate) fn display(self) -> &'static str {
-        match self {
-            TokenKind::Eof => "<EOF>",
-            TokenKind::Equals => "'=='",
-            TokenKind::NotEquals => "'!='",
-            TokenKind::In => "'in'",
-            TokenKind::Less => "'<'",
-            TokenKind::LessEquals => "'<='",
-            TokenKind::GreaterEquals => "'>='",
-            TokenKind::Greater => "'>'",
-            TokenKind::And => "'&&'",
-            TokenKind::Or => "'||'",
-            TokenKind::LeftBracket => "'['",
-            TokenKind::RightBracket => "']'",
-            TokenKind::LeftBrace => "'{'",
-            TokenKind::RightBrace => "'}'",
-            TokenKind::LeftParen => "'('",
-            TokenKind::RightParen => "')'",
-            TokenKind::Dot => "'.'",
-            TokenKind::Comma => "','",
-            TokenKind::Minus => "'-'",
-            TokenKind::Not => "'!'",
-            TokenKind::Question => "'?'",
-            TokenKind::Colon => "':'",
-            TokenKind::Plus => "'+'",
-            TokenKind::Star => "'*'",
-            TokenKind::Slash => "'/'",
-            TokenKind::Percent => "'%'",
-            TokenKind::True => "'true'",
-            TokenKind::False => "'false'",
-            TokenKind::Null => "'null'",
-            TokenKind::Float => "NUM_FLOAT",
-            TokenKind::Int => "NUM_INT",
-            TokenKind::Uint => "NUM_UINT",
-            TokenKind::String => "STRING",
-            TokenKind::Bytes => "BYTES",
-            TokenKind::Identifier => "IDENTIFIER",
-            TokenKind::EscapedIdentifier => "ESC_IDENTIFIER",
-        }
-    }
+token_kinds! {
+    Eof => "<EOF>",
+    Equals => "'=='",
+    NotEquals => "'!='",
+    In => "'in'",
+    Less => "'<'",
+    LessEquals => "'<='",
+    GreaterEquals => "'>='",
+    Greater => "'>'",
+    And => "'&&'",
+    Or => "'||'",
+    LeftBracket => "'['",
+    RightBracket => "']'",
+    LeftBrace => "'{'",
+    RightBrace => "'}'",
+    LeftParen => "'('",
+    RightParen => "')'",
+    Dot => "'.'",
+    Comma => "','",
+    Minus => "'-'",
+    Not => "'!'",
+    Question => "'?'",
+    Colon => "':'",
+    Plus => "'+'",
+    Star => "'*'",
+    Slash => "'/'",
+    Percent => "'%'",
+    True => "'true'",
+    False => "'false'",
+    Null => "'null'",
+    Float => "NUM_FLOAT",
+    Int => "NUM_INT",
+    Uint => "NUM_UINT",
+    String => "STRING",
+    Bytes => "BYTES",
+    Identifier => "IDENTIFIER",
+    EscapedIdentifier => "ESC_IDENTIFIER",
 }
 
 /// A token with its source position, in bytes and in code points.

@@ -21,13 +21,13 @@ impl TokenSet {
 
     /// The first kind in the grammar's order.
     pub(super) fn first(self) -> Option<TokenKind> {
-        TOKEN_KINDS.into_iter().find(|kind| self.contains(*kind))
+        TokenKind::ALL.iter().copied().find(|kind| self.contains(*kind))
     }
 
     /// Formats the set as ANTLR does: one kind by its name, several in braces.
     pub(super) fn display(self) -> String {
         let names: Vec<&str> =
-            TOKEN_KINDS.iter().filter(|kind| self.contains(**kind)).map(|kind| kind.display()).collect();
+            TokenKind::ALL.iter().filter(|kind| self.contains(**kind)).map(|kind| kind.display()).collect();
         match names.as_slice() {
             [] => "{}".to_owned(),
             [one] => (*one).to_owned(),
@@ -42,46 +42,6 @@ use TokenKind::{
     Or, Percent, Plus, Question, RightBrace, RightBracket, RightParen, Slash, Star, String as StringToken,
     True, Uint,
 };
-
-/// All token kinds in the grammar's order, after the end of input.
-const TOKEN_KINDS: [TokenKind; 36] = [
-    Eof,
-    Equals,
-    NotEquals,
-    In,
-    Less,
-    LessEquals,
-    GreaterEquals,
-    Greater,
-    And,
-    Or,
-    LeftBracket,
-    RightBracket,
-    LeftBrace,
-    RightBrace,
-    LeftParen,
-    RightParen,
-    Dot,
-    Comma,
-    Minus,
-    Not,
-    Question,
-    Colon,
-    Plus,
-    Star,
-    Slash,
-    Percent,
-    True,
-    False,
-    Null,
-    Float,
-    Int,
-    Uint,
-    StringToken,
-    Bytes,
-    Identifier,
-    EscapedIdentifier,
-];
 
 pub(super) type StateId = usize;
 pub(super) type RuleId = usize;
