@@ -145,6 +145,23 @@ impl Type {
         }
     }
 
+    /// True if the type consists of more than `limit` types. Visits at most that many.
+    pub(crate) fn is_larger_than(&self, limit: usize) -> bool {
+        fn fits(ty: &Type, left: &mut usize) -> bool {
+            match left.checked_sub(1) {
+                Some(less) => *left = less,
+                None => return false,
+            }
+            match ty {
+                Type::List(element) | Type::Type(Some(element)) => fits(element, left),
+                Type::Map(entry) => fits(&entry.0, left) && fits(&entry.1, left),
+                Type::Opaque(_, parameters) => parameters.iter().all(|inner| fits(inner, left)),
+                _ => true,
+            }
+        }
+        !fits(self, &mut { limit })
+    }
+
     /// The type inside an optional; `None` for other types.
     pub(crate) fn optional_value(&self) -> Option<&Type> {
         match self {

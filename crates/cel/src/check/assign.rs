@@ -1,5 +1,6 @@
 //! Assignability of types and substitution of type parameters.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -7,15 +8,52 @@ use value::Str;
 
 use crate::types::{Type, TypeSort};
 
+/// Upper bound of the types that one type consists of. `{a: a}` has twice as many as `a`, so that a short chain of
+/// macros has a type that fits in no memory.
+pub(super) const MAX_TYPE_PARTS: usize = 1000;
+/// Upper bound of the types that are visited while one expression is checked.
+const MAX_VISITED_TYPES: usize = 10_000_000;
+
 /// Type parameters with the types found for them. Failed attempts are undone.
+///
+/// If a limit is exceeded, types that are too large become dyn and everything is assignable, so that checking ends
+/// soon; [`TypeSubstitution::is_too_large`] tells it.
 #[derive(Debug, Default)]
 pub(crate) struct TypeSubstitution {
     known: HashMap<Str, Type>,
     /// Undo log: the parameter and its previous type.
     undo: Vec<(Str, Option<Type>)>,
+    /// Number of types visited so far.
+    visited: Cell<usize>,
+    too_large: Cell<bool>,
 }
 
 impl TypeSubstitution {
+    /// True if a type exceeded [`MAX_TYPE_PARTS`], or all types together took too many visits.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.too_large.get()
+    }
+
+    /// The type, or dyn if it is too large.
+    pub(crate) fn bounded(&self, ty: Type) -> Type {
+        if !ty.is_larger_than(MAX_TYPE_PARTS) {
+            return ty;
+        }
+        self.too_large.set(true);
+        Type::Dyn
+    }
+
+    /// Counts the visit of a type. Returns false if there were too many.
+    fn visit(&self) -> bool {
+        let visited = self.visited.get() + 1;
+        if visited > MAX_VISITED_TYPES {
+            self.too_large.set(true);
+            return false;
+        }
+        self.visited.set(visited);
+        true
+    }
+
     fn find(&self, ty: &Type) -> Option<&Type> {
         match ty {
             Type::Param(name) => self.known.get(name),
@@ -51,6 +89,9 @@ impl TypeSubstitution {
 
     /// True if a value of type `from` is assignable to `to`.
     pub(crate) fn assignable(&mut self, from: &Type, to: &Type) -> bool {
+        if !self.visit() {
+            return true;
+        }
         if to.sort() == TypeSort::Param {
             match self.substitutes(from, to) {
                 (true, _) => return true,
@@ -118,6 +159,9 @@ impl TypeSubstitution {
 
     /// Occurs check: true if `parameter` does not occur in `within`.
     fn does_not_occur(&self, parameter: &Type, within: &Type) -> bool {
+        if !self.visit() {
+            return true;
+        }
         if parameter.is_exactly(within) {
             return false;
         }
@@ -129,20 +173,33 @@ impl TypeSubstitution {
 
     /// Replaces type parameters by their types; unknown ones become dyn if `to_dyn`.
     pub(crate) fn substitute(&self, ty: &Type, to_dyn: bool) -> Type {
-        if let Some(known) = self.find(ty) {
-            return self.substitute(known, to_dyn);
+        let mut left = MAX_TYPE_PARTS;
+        let substituted = self.substitute_within(ty, to_dyn, &mut left);
+        if left > 0 {
+            return substituted;
         }
+        self.too_large.set(true);
+        Type::Dyn
+    }
+
+    /// Like [`TypeSubstitution::substitute`], for at most `left` types.
+    fn substitute_within(&self, ty: &Type, to_dyn: bool, left: &mut usize) -> Type {
+        *left = left.saturating_sub(1);
+        if *left == 0 || !self.visit() {
+            return Type::Dyn;
+        }
+        if let Some(known) = self.find(ty) {
+            return self.substitute_within(known, to_dyn, left);
+        }
+        let mut inside = |ty: &Type| self.substitute_within(ty, to_dyn, left);
         match ty {
             Type::Param(_) if to_dyn => Type::Dyn,
-            Type::List(element) => Type::list(self.substitute(element, to_dyn)),
-            Type::Map(entry) => {
-                Type::map(self.substitute(&entry.0, to_dyn), self.substitute(&entry.1, to_dyn))
+            Type::List(element) => Type::list(inside(element)),
+            Type::Map(entry) => Type::map(inside(&entry.0), inside(&entry.1)),
+            Type::Type(Some(inner)) => Type::Type(Some(Arc::new(inside(inner)))),
+            Type::Opaque(name, parameters) if !parameters.is_empty() => {
+                Type::Opaque(name.clone(), parameters.iter().map(inside).collect())
             }
-            Type::Type(Some(inner)) => Type::Type(Some(Arc::new(self.substitute(inner, to_dyn)))),
-            Type::Opaque(name, parameters) if !parameters.is_empty() => Type::Opaque(
-                name.clone(),
-                parameters.iter().map(|inner| self.substitute(inner, to_dyn)).collect(),
-            ),
             other => other.clone(),
         }
     }

@@ -61,15 +61,17 @@ impl CheckedAst {
 /// Type-checks a parsed expression and runs the validators.
 pub(crate) fn check(source: &Source, ast: Ast, env: &Env) -> Result<CheckedAst, Issues> {
     let mut ast = ast;
-    let Checker { issues, mut types, references, mapping, .. } = Checker::walk(source, &mut ast, env);
-    if !issues.is_empty() {
-        return Err(issues);
-    }
+    let Checker { mut issues, mut types, references, mapping, .. } = Checker::walk(source, &mut ast, env);
     for ty in types.iter_mut().flatten() {
         *ty = mapping.substitute(ty, true);
     }
+    if mapping.is_too_large() {
+        issues.report(Location::NONE, "the types in the expression are too large");
+    }
+    if !issues.is_empty() {
+        return Err(issues);
+    }
     let checked = CheckedAst { ast, types, references };
-    let mut issues = issues;
     validate(source, &checked, env, &mut issues);
     if issues.is_empty() { Ok(checked) } else { Err(issues) }
 }
@@ -136,6 +138,7 @@ impl Checker<'_> {
     }
 
     fn set(&mut self, id: NodeId, ty: Type) {
+        let ty = self.mapping.bounded(ty);
         if let Some(slot) = self.types.get_mut(id as usize) {
             *slot = Some(ty);
         }
@@ -276,7 +279,7 @@ impl Checker<'_> {
         for (i, element) in elements.iter_mut().enumerate() {
             self.check(element);
             let mut ty = self.get(element.id);
-            if optional.contains(&i) {
+            if optional.binary_search(&i).is_ok() {
                 ty = self.unwrap_optional(element.id, ty);
             }
             joined = Some(self.join(joined, ty));

@@ -127,7 +127,7 @@ impl AstValidation<'_> {
             ExprKind::List { elements, optional } if !exempt => {
                 let mut first: Option<&Type> = None;
                 for (i, element) in elements.iter().enumerate() {
-                    let ty = unwrapped(element.id, optional.contains(&i));
+                    let ty = unwrapped(element.id, optional.binary_search(&i).is_ok());
                     let first = *first.get_or_insert(ty);
                     if !first.is_equivalent(ty) {
                         bad.push((element.id, first.clone(), ty.clone()));

@@ -63,7 +63,7 @@ pub enum ExprKind {
     List {
         /// Elements in source order.
         elements: Vec<Expr>,
-        /// Positions of the elements written with `?`.
+        /// Positions of the elements written with `?`, in ascending order.
         optional: Vec<usize>,
     },
     /// A map literal such as `{k: v, ?k: v}`.

@@ -56,7 +56,7 @@ impl Printer<'_> {
             ExprKind::List { elements, optional } => {
                 self.out.push('[');
                 for (i, element) in elements.iter().enumerate() {
-                    self.separate(i, optional.contains(&i));
+                    self.separate(i, optional.binary_search(&i).is_ok());
                     self.expr(element, 0);
                 }
                 self.out.push(']');
