@@ -112,6 +112,14 @@ impl Quantity {
         self.sign() == 0
     }
 
+    /// Number of digits that arithmetic works on; 0 if a machine word holds them.
+    pub fn digit_count(&self) -> usize {
+        match &self.amount {
+            Amount::Small { .. } => 0,
+            Amount::Big { number, .. } => number.digit_count(),
+        }
+    }
+
     /// -1, 0 or 1.
     pub fn sign(&self) -> i32 {
         match &self.amount {

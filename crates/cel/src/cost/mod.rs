@@ -14,3 +14,18 @@ const LONGEST_FORMAT_PATTERN: f64 = 128.0;
 const LONGEST_FORMAT: u64 = 64;
 /// Kubernetes' cost limit of one evaluation.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
+
+/// True for overloads that order two strings or two byte sequences; their cost depends on the lengths.
+fn is_text_comparison(overload: &str) -> bool {
+    matches!(
+        overload,
+        "less_string"
+            | "greater_string"
+            | "less_equals_string"
+            | "greater_equals_string"
+            | "less_bytes"
+            | "greater_bytes"
+            | "less_equals_bytes"
+            | "greater_equals_bytes"
+    )
+}

@@ -1,10 +1,10 @@
 //! Actual cost of calls, charged at run time.
 
-use super::TRAVERSAL;
+use super::{TRAVERSAL, is_text_comparison};
 use crate::env::Env;
 use crate::lib::Ext;
 use crate::syntax::operator;
-use crate::val::Val;
+use crate::val::{Val, length, length_up_to};
 
 /// How the cost of a call depends on its arguments and result.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -101,14 +101,7 @@ impl CostRule {
                     CostRule::Traverse(0)
                 }
                 "in_list" => CostRule::InList,
-                "less_string"
-                | "greater_string"
-                | "less_equals_string"
-                | "greater_equals_string"
-                | "less_bytes"
-                | "greater_bytes"
-                | "less_equals_bytes"
-                | "greater_equals_bytes" => CostRule::Smaller,
+                _ if is_text_comparison(overload) => CostRule::Smaller,
                 "add_string" | "add_bytes" => CostRule::Both,
                 "matches" | "matches_string" => CostRule::Pattern,
                 "contains_string" => CostRule::Contains,
@@ -122,6 +115,14 @@ impl CostRule {
         match (left, right) {
             (Val::Bool(_) | Val::Int(_), Val::Bool(_) | Val::Int(_) | Val::Null | Val::Double(_)) => 1,
             (Val::Ext(_), _) if equals => 1,
+            // Only the shorter of two texts is read.
+            (Val::String(a), Val::String(b)) if a.len() > b.len() => {
+                traverse(length_up_to(a, length(b) as u64))
+            }
+            (Val::String(a), Val::String(b)) => traverse(length_up_to(b, length(a) as u64)),
+            (Val::String(text), other) | (other, Val::String(text)) => {
+                traverse(length_up_to(text, other.cost_size()))
+            }
             _ => traverse(left.cost_size().min(right.cost_size())),
         }
     }
@@ -144,7 +145,7 @@ impl CostRule {
             CostRule::Pattern => matching(size(0), size(1)),
             CostRule::Contains => traverse(size(0)).saturating_mul(traverse(size(1))),
             CostRule::Selector => selector(size(1)),
-            CostRule::Deep => args.first().map_or(0, |val| deep(val, &mut { MAX_COUNTED_PARTS })),
+            CostRule::Deep => args.first().map_or(0, |val| DeepCost::of(val).cost),
             CostRule::ContainsIp { string } => {
                 let text = if string { traverse(size(1)) } else { 0 };
                 traverse(2 * size(0)) + text
@@ -202,6 +203,20 @@ fn selector(length: u64) -> u64 {
 
 /// Upper bound of counted parts. Only values that share parts exceed it.
 const MAX_COUNTED_PARTS: u64 = 1 << 21;
+
+/// The cost of traversing everything inside a value, with the number of visited parts.
+pub(crate) struct DeepCost {
+    pub(crate) cost: u64,
+    pub(crate) parts: u64,
+}
+
+impl DeepCost {
+    pub(crate) fn of(val: &Val<'_>) -> DeepCost {
+        let mut left = MAX_COUNTED_PARTS;
+        let cost = deep(val, &mut left);
+        DeepCost { cost, parts: MAX_COUNTED_PARTS - left }
+    }
+}
 
 /// Cost of traversing everything inside a value; exceeds every limit if there are too many parts.
 fn deep(val: &Val<'_>, left: &mut u64) -> u64 {

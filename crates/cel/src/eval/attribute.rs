@@ -222,8 +222,27 @@ impl<'a> Eval<'a, '_> {
         path.is_empty() && self.absent.contains(at)
     }
 
-    /// Takes one step. With `presence`, an absent element gives `None` instead of an error.
+    /// Takes one step, and counts the bytes of a text that the schema converts at each access.
     fn step(
+        &mut self,
+        here: &Val<'a>,
+        qualifier: &'a Qualifier,
+        presence: bool,
+    ) -> Result<Option<Val<'a>>, Error> {
+        let found = self.find_element(here, qualifier, presence)?;
+        if let Some(Val::Bytes(_) | Val::Duration(_) | Val::Timestamp(_)) = &found
+            && let (Val::Map(MapVal::Data(map, Some(schema))), QualifierKey::Field(name)) =
+                (here, &qualifier.key)
+            && let Some((original, _)) = schema.property(name)
+            && let Some(value::Value::String(text)) = map.get(original.unwrap_or(name))
+        {
+            self.cx.steps.take_bytes(text.len())?;
+        }
+        Ok(found)
+    }
+
+    /// Finds the element that a qualifier selects. With `presence`, an absent element gives `None` instead of an error.
+    fn find_element(
         &mut self,
         here: &Val<'a>,
         qualifier: &'a Qualifier,
@@ -246,6 +265,7 @@ impl<'a> Eval<'a, '_> {
                     // cel-go uses the result of an optional presence test as a key before converting it to a bool.
                     return Err(Error::new("invalid qualifier type: *types.Optional"));
                 }
+                self.cx.steps.take_bytes(key.flat_bytes())?;
                 match &key {
                     Val::String(_) | Val::Int(_) | Val::Uint(_) | Val::Bool(_) | Val::Double(_) => {}
                     other => {

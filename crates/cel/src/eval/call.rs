@@ -1,14 +1,20 @@
 //! Evaluates calls: arguments, implementation, cost.
 
+use std::sync::Arc;
+
 use super::{CallContext, Error, ErrorKind, Eval, EvalResult, go_type};
-use crate::cost::runtime::CostRule;
+use crate::cost::runtime::{CostRule, DeepCost};
 use crate::decl::Function;
 use crate::lib::pattern;
 use crate::plan::node::{CallImplementation, CallNode, PlanNode};
-use crate::val::{MapVal, Tag, Text, Val};
+use crate::val::{ListVal, MapVal, Tag, Text, Val};
 
-/// Results larger than this count towards the step limit.
-const LARGE_RESULT: usize = 4096;
+/// New strings longer than this, in bytes, count towards the step limit.
+const LARGE_TEXT: usize = 1024;
+/// New lists and maps with more elements than this count towards the step limit.
+const LARGE_COLLECTION: usize = 64;
+/// Elements that count as one step where the cost depends only on their sizes.
+const ELEMENTS_PER_STEP: u64 = 8;
 
 impl<'a> Eval<'a, '_> {
     pub(super) fn call(&mut self, call: &'a CallNode) -> EvalResult<'a> {
@@ -147,14 +153,50 @@ impl<'a> Eval<'a, '_> {
         {
             return Err(Error::of(ErrorKind::Internal(message.into())));
         }
-        self.charge(call.rule.cost(args, outcome.as_ref().ok()))?;
-        match &outcome {
-            // The cost of a large result is lower than the time spent on creating it.
-            Ok(Val::String(text)) if text.len() > LARGE_RESULT => self.cx.steps.take(text.len() / 8)?,
-            Ok(Val::List(list)) if list.len() > LARGE_RESULT => self.cx.steps.take(list.len())?,
-            _ => {}
+        match (call.rule, args.first()) {
+            (CostRule::Deep, Some(val)) => {
+                // Empty lists and short strings cost nothing.
+                let walked = DeepCost::of(val);
+                self.charge(walked.cost)?;
+                self.cx
+                    .steps
+                    .take(usize::try_from(walked.parts / ELEMENTS_PER_STEP).unwrap_or(usize::MAX))?;
+            }
+            (CostRule::Units(_), _) => {
+                self.charge(call.rule.cost(args, None))?;
+                for arg in args {
+                    self.cx.steps.take_bytes(arg.flat_bytes())?;
+                }
+            }
+            _ => self.charge(call.rule.cost(args, outcome.as_ref().ok()))?,
+        }
+        if let Ok(result) = &outcome {
+            self.count_result(result)?;
         }
         outcome
+    }
+
+    /// Counts the creation of a large result, whose cost is lower than the time and memory it takes. A result that is
+    /// shared with an argument or a variable was not created.
+    fn count_result(&self, result: &Val<'a>) -> Result<(), Error> {
+        let steps = &self.cx.steps;
+        match result {
+            Val::String(Text::Owned(text)) if text.len() > LARGE_TEXT && Arc::strong_count(text) == 1 => {
+                steps.take(text.len() / 8)
+            }
+            Val::List(ListVal::Owned(items))
+                if items.len() > LARGE_COLLECTION && Arc::strong_count(items) == 1 =>
+            {
+                steps.take(items.len())
+            }
+            Val::Map(MapVal::Owned(entries))
+                if entries.len() > LARGE_COLLECTION && Arc::strong_count(entries) == 1 =>
+            {
+                steps.take(entries.len())
+            }
+            Val::Ext(ext) if Arc::strong_count(ext) == 1 => steps.take_bytes(ext.bytes()),
+            _ => Ok(()),
+        }
     }
 
     fn invoke(&mut self, call: &'a CallNode, args: &[Val<'a>]) -> EvalResult<'a> {
@@ -211,17 +253,7 @@ fn cost_error(rule: CostRule, args: &[Val<'_>]) -> Option<String> {
     match rule {
         CostRule::SelfCompare(list) => {
             let arg = args.get(list).filter(|arg| arg.tag() != Tag::List)?;
-            let adds = matches!(
-                arg.tag(),
-                Tag::Int
-                    | Tag::Uint
-                    | Tag::Double
-                    | Tag::String
-                    | Tag::Bytes
-                    | Tag::Duration
-                    | Tag::Timestamp
-            );
-            let missing = if adds { "Contains" } else { "Add" };
+            let missing = if arg.tag().is_addable() { "Contains" } else { "Add" };
             Some(format!(
                 "interface conversion: {} is not traits.Lister: missing method {missing}",
                 go_type(arg)

@@ -2,7 +2,7 @@
 
 use super::{Error, Eval, EvalResult, VariableSlot, go_type};
 use crate::plan::node::{Fold, FoldKind, ListNode, PlanNode};
-use crate::val::{ListVal, MapEntries, MapVal, Val};
+use crate::val::{ListVal, MapEntries, MapVal, Steps, Val};
 
 /// The elements that a loop iterates over.
 enum LoopRange<'a> {
@@ -209,6 +209,19 @@ impl<'a> Eval<'a, '_> {
         items: &'a PlanNode,
     ) -> EvalResult<'a> {
         let mut gathered = Vec::new();
+        self.accumulate(fold, range, filter, false, |eval| eval.append_items(items, &mut gathered))?;
+        Ok(Val::list(gathered))
+    }
+
+    /// Runs `step` in every turn that passes the filter. If a turn fails, the others still run, unless `stops` is true.
+    fn accumulate(
+        &mut self,
+        fold: &'a Fold,
+        range: &LoopRange<'a>,
+        filter: Option<&'a PlanNode>,
+        stops: bool,
+        mut step: impl FnMut(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
             self.tick()?;
@@ -216,9 +229,12 @@ impl<'a> Eval<'a, '_> {
             if !self.filter_passes(filter, &mut failed)? {
                 continue;
             }
+            // Reads the accumulator.
             self.charge(1)?;
-            let added = self.append_items(items, &mut gathered);
-            if let Err(error) = added {
+            if stops && failed.is_some() {
+                continue;
+            }
+            if let Err(error) = step(self) {
                 if error.is_fatal() {
                     return Err(error);
                 }
@@ -227,7 +243,7 @@ impl<'a> Eval<'a, '_> {
             self.charge(1)?;
         }
         self.charge(1)?;
-        failed.map_or_else(|| Ok(Val::list(gathered)), Err)
+        failed.map_or(Ok(()), Err)
     }
 
     /// Appends the elements of a list node without creating the list.
@@ -265,30 +281,10 @@ impl<'a> Eval<'a, '_> {
         value: &'a PlanNode,
     ) -> EvalResult<'a> {
         let mut entries = MapEntries::default();
-        let mut failed: Option<Error> = None;
-        for at in 0..range.len() {
-            self.tick()?;
-            self.set_loop_variables(fold, range, at);
-            if !self.filter_passes(filter, &mut failed)? {
-                continue;
-            }
-            // Reads the accumulator.
-            self.charge(1)?;
-            if failed.is_some() && key.is_some() {
-                // A call with three arguments stops at the first one that fails, and costs nothing.
-                continue;
-            }
-            let inserted = self.inserted(key, value, &mut entries);
-            if let Err(error) = inserted {
-                if error.is_fatal() {
-                    return Err(error);
-                }
-                failed = Some(failed.unwrap_or(error));
-            }
-            self.charge(1)?;
-        }
-        self.charge(1)?;
-        failed.map_or_else(|| Ok(Val::Map(MapVal::of(entries))), Err)
+        // A call with three arguments stops at the first one that fails, and costs nothing.
+        let stops = key.is_some();
+        self.accumulate(fold, range, filter, stops, |eval| eval.inserted(key, value, &mut entries))?;
+        Ok(Val::Map(MapVal::of(entries)))
     }
 
     fn inserted(
@@ -297,8 +293,9 @@ impl<'a> Eval<'a, '_> {
         value: &'a PlanNode,
         entries: &mut MapEntries<'a>,
     ) -> Result<(), Error> {
-        let mut put = |key: Val<'a>, val: Val<'a>| {
+        let mut put = |steps: &Steps<'_>, key: Val<'a>, val: Val<'a>| {
             super::check_hashable(&key)?;
+            steps.take_bytes(key.flat_bytes())?;
             if entries.find(&key).is_some() {
                 return Err(Error::new(format!("insert failed: key {key} already exists")));
             }
@@ -308,10 +305,10 @@ impl<'a> Eval<'a, '_> {
         if let Some(key) = key {
             let key = self.node(key)?;
             let val = self.node(value)?;
-            return put(key, val);
+            return put(&self.cx.steps, key, val);
         }
         match self.node(value)? {
-            Val::Map(map) => map.iter().try_for_each(|(key, val)| put(key, val)),
+            Val::Map(map) => map.iter().try_for_each(|(key, val)| put(&self.cx.steps, key, val)),
             other => Err(super::no_such_overload(
                 "cel.@mapInsert",
                 &[Val::Map(MapVal::of(MapEntries::default())), other],

@@ -36,14 +36,19 @@ pub(crate) fn add(b: &mut Builder) {
         .iter()
         .map(|(id, ty)| (format!("list_{id}_sort"), format!("list({ty}).() -> list({ty})")))
         .collect();
-    b.singleton("sort", |tag| tag == Tag::List, |_, args| sort(args, 0), &borrowed(&sorts));
+    b.singleton("sort", |tag| tag == Tag::List, |cx, args| sort(cx, args, 0), &borrowed(&sorts));
     let sorts: Vec<(String, String)> = SORTABLE
         .iter()
         .map(|(id, ty)| {
             (format!("list_{id}_sortByAssociatedKeys"), format!("list(T).(list({ty})) -> list(T)"))
         })
         .collect();
-    b.singleton("@sortByAssociatedKeys", |tag| tag == Tag::List, |_, args| sort(args, 1), &borrowed(&sorts));
+    b.singleton(
+        "@sortByAssociatedKeys",
+        |tag| tag == Tag::List,
+        |cx, args| sort(cx, args, 1),
+        &borrowed(&sorts),
+    );
     b.macros(&macros::LISTS);
     b.function("lists.range", &[("lists_range", "(int) -> list(int)", range)]);
     b.function(
@@ -113,7 +118,7 @@ fn not_flattened(args: &[Val<'_>]) -> Error {
 }
 
 /// Sorts the first argument by the keys in the argument at `keys` (which may be the first).
-fn sort<'a>(args: &[Val<'a>], keys: usize) -> EvalResult<'a> {
+fn sort<'a>(cx: &CallContext<'a>, args: &[Val<'a>], keys: usize) -> EvalResult<'a> {
     let list = list(args, 0)?;
     let keys = super::list(args, keys)?;
     if list.len() != keys.len() {
@@ -137,6 +142,9 @@ fn sort<'a>(args: &[Val<'a>], keys: usize) -> EvalResult<'a> {
     if pairs.len() > 1 && pairs.iter().any(|(key, _)| key.tag() != first.tag()) {
         return Err(Error::new("list elements must have the same type"));
     }
+    // The cost depends on the number of keys only.
+    let bytes = pairs.iter().fold(0, |sum: usize, (key, _)| sum.saturating_add(key.flat_bytes()));
+    cx.steps.take_bytes(bytes.saturating_mul(pairs.len().max(1).ilog2() as usize))?;
     pairs.sort_by(|(a, _), (b, _)| compare(a, b).unwrap_or(std::cmp::Ordering::Equal));
     Ok(Val::list(pairs.into_iter().map(|(_, item)| item).collect()))
 }

@@ -6,7 +6,7 @@ use super::{count, refuse};
 use crate::decl::Implementation;
 use crate::env::Builder;
 use crate::eval::{CallContext, Error, EvalResult};
-use crate::val::{ListVal, Tag, Val, compare, equal_nested};
+use crate::val::{ListVal, Val, compare, equal_nested};
 
 /// Types with an order, by name.
 const COMPARABLE: [&str; 8] = ["int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"];
@@ -106,24 +106,10 @@ fn position<'a>(
     Ok(find(cx, list, item, places)?.map_or(Val::Int(-1), count))
 }
 
-fn is_comparable(val: &Val<'_>) -> bool {
-    matches!(
-        val.tag(),
-        Tag::Bool
-            | Tag::Int
-            | Tag::Uint
-            | Tag::Double
-            | Tag::String
-            | Tag::Bytes
-            | Tag::Duration
-            | Tag::Timestamp
-    )
-}
-
 fn is_sorted<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let mut before: Option<Val<'a>> = None;
     for item in super::list(args, 0)?.iter() {
-        if !is_comparable(&item) {
+        if !item.tag().is_comparable() {
             return refuse();
         }
         if let Some(before) = &before
@@ -139,7 +125,7 @@ fn is_sorted<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
 fn extreme<'a>(args: &[Val<'a>], name: &str, prefer: fn(Ordering) -> bool) -> EvalResult<'a> {
     let mut best: Option<Val<'a>> = None;
     for item in super::list(args, 0)?.iter() {
-        if !is_comparable(&item) {
+        if !item.tag().is_comparable() {
             return refuse();
         }
         best = Some(match best {

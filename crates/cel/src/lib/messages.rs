@@ -253,8 +253,8 @@ pub(crate) fn same_objects(steps: &Steps<'_>, a: &ObjectVal<'_>, b: &ObjectVal<'
     if a.type_name != b.type_name || a.fields.len() != b.fields.len() {
         return Ok(false);
     }
-    for (name, val) in &a.fields {
-        match b.get(name) {
+    for (at, (name, val)) in a.fields.iter().enumerate() {
+        match b.get_near(steps, at, name)? {
             Some(other) if same(steps, val, other)? => {}
             _ => return Ok(false),
         }

@@ -90,6 +90,16 @@ impl Ext {
         }
     }
 
+    /// Bytes that a function reads if it uses all of this value. Digits count more, because arithmetic copies them.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Ext::Quantity { quantity, .. } => quantity.digit_count().saturating_mul(16),
+            Ext::Url(url) => url.byte_count(),
+            Ext::Semver(semver) => semver.byte_count(),
+            Ext::Ip(_) | Ext::Cidr(_) | Ext::Format(_) | Ext::Authz(_) => 0,
+        }
+    }
+
     /// Equality with another value; most library values return an error for other types.
     pub(crate) fn equal(&self, other: &Val<'_>) -> Result<bool, Error> {
         let Val::Ext(other) = other else { return Err(Error::no_such_overload()) };

@@ -5,7 +5,7 @@ use crate::env::Builder;
 use crate::eval::{CallContext, Error, EvalResult};
 use crate::syntax::macros;
 use crate::types::Type;
-use crate::val::Val;
+use crate::val::{TruncatedVal, Val};
 
 /// Declares optional functions, syntax and macros.
 pub(crate) fn add(b: &mut Builder) {
@@ -83,7 +83,9 @@ fn unwrap<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
         match item {
             Val::Optional(Some(val)) => items.push((*val).clone()),
             Val::Optional(None) => {}
-            other => return Err(Error::new(format!("value {other} is not optional"))),
+            other => {
+                return Err(Error::new(format!("value {} is not optional", TruncatedVal(&other))));
+            }
         }
     }
     Ok(Val::list(items))

@@ -16,6 +16,8 @@ pub struct Semver {
     numbers: [u64; 3],
     pre: Vec<Pre>,
     build: Vec<String>,
+    /// Length of the text it was parsed from.
+    bytes: usize,
 }
 
 /// A pre-release identifier; numbers sort before words.
@@ -156,7 +158,11 @@ impl Semver {
             }
             builds.push(word.to_owned());
         }
-        Ok(Semver { numbers: [major, minor, patch], pre, build: builds })
+        Ok(Semver { numbers: [major, minor, patch], pre, build: builds, bytes: text.len() })
+    }
+
+    pub(crate) fn byte_count(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn compare(&self, other: &Semver) -> Ordering {

@@ -19,7 +19,9 @@ pub(crate) fn add(b: &mut Builder) {
     b.type_name(read("list(dyn)"));
     b.type_name(read("map(dyn, dyn)"));
     b.type_name(Type::Type(None));
-    operators(b);
+    logic(b);
+    arithmetic(b);
+    containers(b);
     comparisons(b);
     conversions(b);
     strings(b);
@@ -30,7 +32,7 @@ fn any(_: Tag) -> bool {
     true
 }
 
-fn operators(b: &mut Builder) {
+fn logic(b: &mut Builder) {
     b.singleton("_?_:_", any, |_, _| refuse(), &[("conditional", "(bool, A, A) -> A")]);
     b.singleton("_&&_", any, |_, _| refuse(), &[("logical_and", "(bool, bool) -> bool")]);
     b.singleton("_||_", any, |_, _| refuse(), &[("logical_or", "(bool, bool) -> bool")]);
@@ -43,22 +45,12 @@ fn operators(b: &mut Builder) {
     );
     b.singleton("_==_", any, |_, _| refuse(), &[("equals", "(A, A) -> bool")]);
     b.singleton("_!=_", any, |_, _| refuse(), &[("not_equals", "(A, A) -> bool")]);
-    let adds = |tag| {
-        matches!(
-            tag,
-            Tag::Bytes
-                | Tag::Double
-                | Tag::Duration
-                | Tag::Timestamp
-                | Tag::Int
-                | Tag::List
-                | Tag::String
-                | Tag::Uint
-        )
-    };
+}
+
+fn arithmetic(b: &mut Builder) {
     b.singleton(
         "_+_",
-        adds,
+        Tag::is_addable,
         plus,
         &[
             ("add_bytes", "(bytes, bytes) -> bytes"),
@@ -118,6 +110,9 @@ fn operators(b: &mut Builder) {
         negate,
         &[("negate_double", "(double) -> double"), ("negate_int64", "(int) -> int")],
     );
+}
+
+fn containers(b: &mut Builder) {
     b.singleton(
         "@in",
         any,
@@ -178,19 +173,6 @@ pub(crate) fn is_cross_type(overload: &str) -> bool {
 }
 
 fn comparisons(b: &mut Builder) {
-    fn ordered(tag: Tag) -> bool {
-        matches!(
-            tag,
-            Tag::Bool
-                | Tag::Int
-                | Tag::Uint
-                | Tag::Double
-                | Tag::String
-                | Tag::Bytes
-                | Tag::Timestamp
-                | Tag::Duration
-        )
-    }
     let mut declare = |name: &'static str, prefix: &str, run: crate::decl::Implementation| {
         let overloads: Vec<(String, String)> = COMPARED
             .iter()
@@ -198,7 +180,7 @@ fn comparisons(b: &mut Builder) {
             .collect();
         let overloads: Vec<(&str, &str)> =
             overloads.iter().map(|(id, signature)| (id.as_str(), signature.as_str())).collect();
-        b.singleton(name, ordered, run, &overloads);
+        b.singleton(name, Tag::is_comparable, run, &overloads);
     };
     declare("_<_", "less", |_, args| ordering(args, Ordering::is_lt));
     declare("_<=_", "less_equals", |_, args| ordering(args, Ordering::is_le));
@@ -357,7 +339,7 @@ fn timestamp(result: Option<crate::val::CelTimestamp>) -> EvalResult<'static> {
     result.map(Val::Timestamp).ok_or_else(|| Error::new("timestamp overflow"))
 }
 
-fn plus<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
+fn plus<'a>(cx: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let [left, right] = args else { return refuse() };
     match (left, right) {
         (Val::Int(a), Val::Int(b)) => integer(a.checked_add(*b)),
@@ -372,7 +354,7 @@ fn plus<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
         (Val::Bytes(a), Val::Bytes(b)) => Ok(Val::Bytes([&**a, &**b].concat().into())),
         (Val::List(a), Val::List(b)) => {
             check_list_length(a.len().saturating_add(b.len()))?;
-            Ok(concat(a, b))
+            concat(cx, a, b)
         }
         (Val::Duration(a), Val::Duration(b)) => duration(a.checked_add(*b)),
         (Val::Duration(d), Val::Timestamp(t)) | (Val::Timestamp(t), Val::Duration(d)) => {
@@ -382,19 +364,19 @@ fn plus<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     }
 }
 
-fn concat<'a>(a: &ListVal<'a>, b: &ListVal<'a>) -> Val<'a> {
+fn concat<'a>(cx: &CallContext<'a>, a: &ListVal<'a>, b: &ListVal<'a>) -> EvalResult<'a> {
     if let ListVal::Data(items, Some(schema)) = a
-        && let Some(joined) = schema.concat(items, b)
+        && let Some(joined) = schema.concat(&cx.steps, items, b)?
     {
-        return joined;
+        return Ok(joined);
     }
     if b.len() == 0 {
-        return Val::List(a.clone());
+        return Ok(Val::List(a.clone()));
     }
     if a.len() == 0 {
-        return Val::List(b.clone());
+        return Ok(Val::List(b.clone()));
     }
-    Val::list(a.iter().chain(b.iter()).collect())
+    Ok(Val::list(a.iter().chain(b.iter()).collect()))
 }
 
 fn minus<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {

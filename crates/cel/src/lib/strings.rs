@@ -5,7 +5,7 @@ use super::{check_text_length, count, int, list, string};
 use crate::check::Validator;
 use crate::env::Builder;
 use crate::eval::{CallContext, Error, EvalResult};
-use crate::val::{Val, length};
+use crate::val::{TruncatedVal, Val, length};
 
 /// Declares version 0 of the library: no `format`, no `strings.quote`.
 pub(crate) fn add_first_version(b: &mut Builder) {
@@ -155,10 +155,11 @@ fn last_index_from<'a>(text: &str, part: &str, offset: i64) -> EvalResult<'a> {
     if from >= size || length(part) > size {
         return Ok(Val::Int(-1));
     }
-    // The match may start at `from` at the latest.
-    let starts: Vec<usize> = text.char_indices().map(|(byte, _)| byte).take(from + 1).collect();
-    let found = starts.iter().rposition(|byte| text.get(*byte..).is_some_and(|rest| rest.starts_with(part)));
-    Ok(found.map_or(Val::Int(-1), count))
+    // The match may start at `from` at the latest, so it ends at most the part's length after it.
+    let start = byte_at(text, from).unwrap_or(text.len());
+    let end = text.floor_char_boundary(start.saturating_add(part.len()));
+    let found = text.get(..end).and_then(|searched| searched.rfind(part));
+    Ok(found.map_or(Val::Int(-1), |byte| count(length(text.get(..byte).unwrap_or_default()))))
 }
 
 fn replace<'a>(args: &[Val<'a>], limit: i64) -> EvalResult<'a> {
@@ -220,7 +221,7 @@ fn join<'a>(args: &[Val<'a>], separator: &str) -> EvalResult<'a> {
                 check_text_length(text.len() + part.len())?;
                 text.push_str(part);
             }
-            None => return Err(Error::new(format!("join: invalid input: {item}"))),
+            None => return Err(Error::new(format!("join: invalid input: {}", TruncatedVal(&item)))),
         }
     }
     Ok(Val::string(text))
@@ -231,17 +232,9 @@ fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
-        match c {
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            c => out.push(c),
+        match value::go::escape_letter(c) {
+            Some(letter) => out.extend(['\\', letter]),
+            None => out.push(c),
         }
     }
     out.push('"');

@@ -7,6 +7,11 @@ use crate::env::Builder;
 use crate::eval::{Error, EvalResult};
 use crate::val::{MapEntries, MapVal, Val};
 
+/// With more parameters, `getQuery` counts towards the step limit: it costs one, and a parameter of a few bytes takes
+/// hundreds of bytes in the map.
+const FREE_PARAMETERS: usize = 64;
+const STEPS_PER_PARAMETER: usize = 4;
+
 /// Declares `url`, `isURL` and the methods of URLs.
 pub(crate) fn add(b: &mut Builder) {
     b.function(
@@ -51,9 +56,14 @@ pub(crate) fn add(b: &mut Builder) {
     );
     b.function(
         "getQuery",
-        &[("url_get_query", "kubernetes.URL.() -> map(string, list(string))", |_, args| {
+        &[("url_get_query", "kubernetes.URL.() -> map(string, list(string))", |cx, args| {
+            let url = at(args)?;
+            let parameters = url.raw_query.bytes().filter(|byte| *byte == b'&').count() + 1;
+            if parameters > FREE_PARAMETERS {
+                cx.steps.take(parameters.saturating_mul(STEPS_PER_PARAMETER))?;
+            }
             let mut entries = MapEntries::default();
-            for (key, values) in at(args)?.query() {
+            for (key, values) in url.query() {
                 entries.insert(Val::string(key), Val::strings(values));
             }
             Ok(Val::Map(MapVal::of(entries)))

@@ -113,12 +113,10 @@ impl CelSchema {
                 if type_name == wanted {
                     return Some(self);
                 }
-                // The name of a nested type begins with the name of the enclosing type.
-                let inside = wanted.strip_prefix(type_name.as_str())?;
-                if !inside.starts_with('.') {
-                    return None;
-                }
-                properties.values().find_map(|property| property.schema.find(wanted))
+                // The name of a nested type is that of the enclosing type, a dot and the property's escaped name.
+                let inside = wanted.strip_prefix(type_name.as_str())?.strip_prefix('.')?;
+                let property = inside.split('.').next()?;
+                properties.get(property)?.schema.find(wanted)
             }
             _ => None,
         }

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use value::{Str, json};
+use value::{Str, Value, json};
 
 use super::{CelSchema, SchemaHints, SchemaTypes, escape, unescape};
-use crate::{Activation, Env, Type, Val, Version};
+use crate::{Activation, Env, ErrorKind, Type, Val, Version};
 
 #[test]
 fn names_are_escaped_as_kubernetes_escapes_them() {
@@ -101,6 +101,48 @@ fn undeclared_fields_are_compile_errors() {
     refused("self.spec.free.z == 1", "undefined field 'free'");
     refused("self.spec.replicas == 'x'", "found no matching overload for '_==_' applied to '(int, string)'");
     refused("self.metadata.labels.size() > 0", "undefined field 'labels'");
+}
+
+#[test]
+fn conversions_and_set_operations_on_large_values_count_towards_the_step_limit() {
+    let (env, schema) = env(SCHEMA);
+    let data = Value::from("QUJD".repeat(500_000));
+    let tags = Value::list(["a", "b"].map(|tag| tag.repeat(1_000_000)));
+    let spec = Value::map([("data", data), ("tags", tags)]);
+    let object = Value::map([("spec", spec)]);
+    for expr in
+        ["size(self.spec.data) > 0", "self.spec.tags == self.spec.tags", "size(self.spec.tags + []) == 2"]
+    {
+        let expr = format!("lists.range(N).all(i, {expr})");
+        let run = |turns: &str| {
+            let program = env.compile(&expr.replace('N', turns)).unwrap().program().unwrap();
+            let activation = Activation::new(&env).with("self", Val::typed(&object, Some(&schema)));
+            program.run(&activation, u64::MAX).outcome.map(|val| val.as_bool())
+        };
+        assert_eq!(run("2").unwrap(), Some(true), "{expr}");
+        assert!(matches!(run("600").unwrap_err().kind(), ErrorKind::CostLimit), "{expr}");
+    }
+}
+
+/// A search through all properties for each property would take minutes.
+#[test]
+fn properties_of_large_objects_are_found_without_a_search() {
+    let properties: Vec<String> = (0..100_000).map(|i| format!(r#""a-{i}":{{"type":"integer"}}"#)).collect();
+    let inner = r#""z":{"type":"object","properties":{"q":{"type":"integer"}}}"#;
+    let spec = format!(r#"{{"type":"object","properties":{{{},{inner}}}}}"#, properties.join(","));
+    let (env, schema) = env(&format!(r#"{{"type":"object","properties":{{"spec":{spec}}}}}"#));
+    let fields: Vec<String> = (0..100_000).map(|i| format!(r#""a-{i}":{i}"#)).collect();
+    let data =
+        json::parse(format!(r#"{{"spec":{{{},"z":{{"q":1}},"unknown":2}}}}"#, fields.join(",")).as_bytes())
+            .unwrap();
+    let selections = vec!["self.spec.z.q==1"; 5000].join("&&");
+    for expr in
+        ["dyn(self.spec) == dyn(self.spec) || true", "dyn(self.spec).all(k, k != 'unknown')", &selections]
+    {
+        let program = env.compile(expr).unwrap().program().unwrap();
+        let activation = Activation::new(&env).with("self", Val::typed(&data, Some(&schema)));
+        assert_eq!(program.run(&activation, u64::MAX).outcome.unwrap().as_bool(), Some(true));
+    }
 }
 
 #[test]

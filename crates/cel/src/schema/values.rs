@@ -8,9 +8,12 @@ use value::{Value, write};
 
 use super::{CelSchema, ListKind, SchemaKind, StringFormat};
 use crate::eval::Error;
-use crate::val::convert::to_json;
+use crate::val::convert::{TOO_LARGE, to_json};
 use crate::val::time::CelTimestamp;
 use crate::val::{ListVal, MapKey, Steps, Val, equal_nested};
+
+/// Bytes of an element's JSON text that count as one step.
+const JSON_BYTES_PER_STEP: usize = 64;
 
 impl CelSchema {
     pub(crate) fn is_number(&self) -> bool {
@@ -72,8 +75,8 @@ impl CelSchema {
         match &self.kind {
             SchemaKind::Map(values) => Some((Val::str(key), Some(values))),
             SchemaKind::Object { properties, .. } => properties
-                .iter()
-                .find(|(_, property)| property.name == key)
+                .get_key_value(&super::escape(key)?)
+                .filter(|(_, property)| property.name == key)
                 .map(|(escaped, property)| (Val::str(escaped), Some(&*property.schema))),
             _ => None,
         }
@@ -88,19 +91,17 @@ impl CelSchema {
         other: &ListVal<'_>,
     ) -> Result<Option<bool>, Error> {
         let SchemaKind::List { items: schema, kind } = &self.kind else { return Ok(None) };
-        if *kind != ListKind::Atomic {
-            steps.take(items.len())?;
+        if *kind == ListKind::Atomic {
+            return Ok(None);
         }
-        let mine = ListMembers::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))));
-        let (Some(mine), Some(theirs)) = (mine, ListMembers::of(kind, other.iter())) else { return Ok(None) };
+        steps.take(items.len())?;
+        let mine = ListMembers::of(steps, kind, items.iter().map(|item| Val::typed(item, Some(schema))))?;
+        let theirs = ListMembers::of(steps, kind, other.iter())?;
         if !matches!(kind, ListKind::Map(_)) {
-            return Ok(Some(
-                theirs.vals.iter().all(|val| mine.find(kind, val).is_some())
-                    && mine.vals.iter().all(|val| theirs.find(kind, val).is_some()),
-            ));
+            return Ok(Some(mine.covers(steps, &theirs)? && theirs.covers(steps, &mine)?));
         }
         for val in &theirs.vals {
-            match mine.find(kind, val) {
+            match mine.position(steps, val)?.and_then(|at| mine.vals.get(at)) {
                 Some(each) if equal_nested(steps, each, val, false)? => {}
                 _ => return Ok(Some(false)),
             }
@@ -110,77 +111,109 @@ impl CelSchema {
 
     /// Concatenates by list type: sets drop duplicates, map lists replace elements with equal keys. `None` for atomic
     /// lists.
-    pub(crate) fn concat<'a>(&'a self, items: &'a [Value], other: &ListVal<'a>) -> Option<Val<'a>> {
-        let SchemaKind::List { items: schema, kind } = &self.kind else { return None };
-        let mut joined = ListMembers::of(kind, items.iter().map(|item| Val::typed(item, Some(schema))))?;
+    pub(crate) fn concat<'a>(
+        &'a self,
+        steps: &Steps<'_>,
+        items: &'a [Value],
+        other: &ListVal<'a>,
+    ) -> Result<Option<Val<'a>>, Error> {
+        let SchemaKind::List { items: schema, kind } = &self.kind else { return Ok(None) };
+        if *kind == ListKind::Atomic {
+            return Ok(None);
+        }
+        let mine = items.iter().map(|item| Val::typed(item, Some(schema)));
+        let mut joined = ListMembers::of(steps, kind, mine)?;
         for val in other.iter() {
-            match (kind, joined.position(kind, &val)) {
+            match (kind, joined.position(steps, &val)?) {
                 (ListKind::Map(_), Some(at)) => {
                     if let Some(each) = joined.vals.get_mut(at) {
                         *each = val;
                     }
                 }
                 (_, Some(_)) => {}
-                (_, None) => joined.push(kind, val),
+                (_, None) => joined.push(steps, val)?,
             }
         }
-        Some(Val::list(joined.vals))
+        Ok(Some(Val::list(joined.vals)))
     }
 }
 
 /// Elements of a set or map list, indexed by identity. Lookup takes constant time, so that hostile data cannot make a
 /// comparison quadratic.
 struct ListMembers<'a> {
+    kind: &'a ListKind,
     vals: Vec<Val<'a>>,
     positions: HashMap<Vec<Option<MapKey>>, usize>,
 }
 
 impl<'a> ListMembers<'a> {
-    fn of(kind: &ListKind, vals: impl Iterator<Item = Val<'a>>) -> Option<Self> {
-        if *kind == ListKind::Atomic {
-            return None;
+    fn of(steps: &Steps<'_>, kind: &'a ListKind, vals: impl Iterator<Item = Val<'a>>) -> Result<Self, Error> {
+        let mut members = ListMembers { kind, vals: Vec::new(), positions: HashMap::new() };
+        for val in vals {
+            members.push(steps, val)?;
         }
-        let mut members = ListMembers { vals: Vec::new(), positions: HashMap::new() };
-        vals.for_each(|val| members.push(kind, val));
-        Some(members)
+        Ok(members)
     }
 
-    fn push(&mut self, kind: &ListKind, val: Val<'a>) {
+    fn push(&mut self, steps: &Steps<'_>, val: Val<'a>) -> Result<(), Error> {
         let at = self.vals.len();
-        if let Some(identity) = identity(kind, &val) {
+        if let Some(identity) = identity(steps, self.kind, &val)? {
             self.positions.entry(identity).or_insert(at);
         }
         self.vals.push(val);
+        Ok(())
     }
 
-    fn position(&self, kind: &ListKind, val: &Val<'_>) -> Option<usize> {
-        self.positions.get(&identity(kind, val)?).copied()
+    fn position(&self, steps: &Steps<'_>, val: &Val<'_>) -> Result<Option<usize>, Error> {
+        let identity = identity(steps, self.kind, val)?;
+        Ok(identity.and_then(|identity| self.positions.get(&identity).copied()))
     }
 
-    fn find(&self, kind: &ListKind, val: &Val<'_>) -> Option<&Val<'a>> {
-        self.vals.get(self.position(kind, val)?)
+    /// True if it has all elements of `other`.
+    fn covers(&self, steps: &Steps<'_>, other: &ListMembers<'_>) -> Result<bool, Error> {
+        for val in &other.vals {
+            if self.position(steps, val)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
 /// Identity of an element: in a set the value itself, in a map list the values of the key properties. Values that are
 /// not scalars count by their JSON text. An element without an identity (`None`) equals no other.
-fn identity(kind: &ListKind, val: &Val<'_>) -> Option<Vec<Option<MapKey>>> {
-    let key_of = |val: &Val<'_>| match MapKey::of(val) {
-        Some(key) => Some(key),
-        None => Some(MapKey::Text(write::to_string(&to_json(val).ok()?))),
-    };
-    let ListKind::Map(keys) = kind else { return Some(vec![Some(key_of(val)?)]) };
-    let Val::Map(map) = val else { return None };
-    keys.iter()
-        .map(|key| {
-            let escaped = super::escape(key);
-            match map.field(escaped.as_deref().unwrap_or(key)) {
-                None => Some(None),
-                Some(Ok(val)) => Some(Some(key_of(&val)?)),
-                Some(Err(_)) => None,
-            }
-        })
-        .collect()
+fn identity(steps: &Steps<'_>, kind: &ListKind, val: &Val<'_>) -> Result<Option<Vec<Option<MapKey>>>, Error> {
+    let ListKind::Map(keys) = kind else { return Ok(identity_key(steps, val)?.map(|key| vec![Some(key)])) };
+    let Val::Map(map) = val else { return Ok(None) };
+    let mut identity = Vec::with_capacity(keys.len());
+    for key in keys {
+        let escaped = super::escape(key);
+        identity.push(match map.field(escaped.as_deref().unwrap_or(key)) {
+            None => None,
+            Some(Ok(val)) => match identity_key(steps, &val)? {
+                Some(key) => Some(key),
+                None => return Ok(None),
+            },
+            Some(Err(_)) => return Ok(None),
+        });
+    }
+    Ok(Some(identity))
+}
+
+fn identity_key(steps: &Steps<'_>, val: &Val<'_>) -> Result<Option<MapKey>, Error> {
+    steps.take_bytes(val.flat_bytes())?;
+    if let Some(key) = MapKey::of(val) {
+        return Ok(Some(key));
+    }
+    match to_json(val) {
+        Ok(json) => {
+            let text = write::to_string(&json);
+            steps.take(text.len() / JSON_BYTES_PER_STEP)?;
+            Ok(Some(MapKey::Text(text)))
+        }
+        Err(error) if error == TOO_LARGE => Err(Error::cost_limit()),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Midnight UTC of a `YYYY-MM-DD` date.

@@ -25,13 +25,6 @@ pub(crate) fn unescape(text: &str, is_bytes: bool) -> Result<Vec<u8>, &'static s
             continue;
         }
         let code = match chars.next().ok_or("unable to unescape string, found '\\' as last character")? {
-            'a' => 0x07,
-            'b' => 0x08,
-            'f' => 0x0c,
-            'n' => 0x0a,
-            'r' => 0x0d,
-            't' => 0x09,
-            'v' => 0x0b,
             c @ ('\\' | '\'' | '"' | '`' | '?') => c as u32,
             'x' | 'X' => digits(&mut chars, 2, 16).ok_or(BAD)?,
             'u' if !is_bytes => digits(&mut chars, 4, 16).ok_or(BAD)?,
@@ -40,7 +33,7 @@ pub(crate) fn unescape(text: &str, is_bytes: bool) -> Result<Vec<u8>, &'static s
                 let rest = digits(&mut chars, 2, 8).ok_or("unable to unescape octal sequence in string")?;
                 (c as u32 - '0' as u32) * 64 + rest
             }
-            _ => return Err(BAD),
+            letter => value::go::escaped_control(letter).ok_or(BAD)? as u32,
         };
         if is_bytes {
             out.push(u8::try_from(code).map_err(|_| BAD)?);

@@ -93,8 +93,9 @@ pub trait LazyFields: Sync {
 #[derive(Clone, Debug, Default)]
 pub struct MapEntries<'a> {
     entries: Vec<(Val<'a>, Val<'a>)>,
-    /// Index by key, built once there are [`MIN_INDEXED_ENTRIES`] entries.
-    index: HashMap<MapKey, usize>,
+    /// Positions by key, once there are [`MIN_INDEXED_ENTRIES`] entries. Keys without a [`MapKey`] equal no other and
+    /// are not in it.
+    index: Option<HashMap<MapKey, usize>>,
 }
 
 /// A hashable map key. Numbers of equal value are equal keys.
@@ -180,10 +181,10 @@ impl<'a> MapEntries<'a> {
     }
 
     fn position(&self, key: &Val<'_>) -> Option<usize> {
-        if self.index.is_empty() {
-            return self.entries.iter().position(|(k, _)| matches(k, key));
+        match &self.index {
+            None => self.entries.iter().position(|(k, _)| matches(k, key)),
+            Some(index) => index.get(&MapKey::of(key)?).copied(),
         }
-        self.index.get(&MapKey::of(key)?).copied()
     }
 
     /// The value at a key.
@@ -197,31 +198,32 @@ impl<'a> MapEntries<'a> {
             *old = val;
             return;
         }
-        if let Some(key) = MapKey::of(&key)
-            && !self.index.is_empty()
+        if let Some(index) = &mut self.index
+            && let Some(key) = MapKey::of(&key)
         {
-            self.index.insert(key, self.entries.len());
+            index.insert(key, self.entries.len());
         }
         self.entries.push((key, val));
-        if self.index.is_empty() && self.entries.len() >= MIN_INDEXED_ENTRIES {
-            for (at, (key, _)) in self.entries.iter().enumerate() {
-                if let Some(key) = MapKey::of(key) {
-                    self.index.entry(key).or_insert(at);
-                }
+        if self.index.is_none() && self.entries.len() >= MIN_INDEXED_ENTRIES {
+            self.build_index();
+        }
+    }
+
+    fn build_index(&mut self) {
+        let mut index = HashMap::new();
+        for (at, (key, _)) in self.entries.iter().enumerate() {
+            if let Some(key) = MapKey::of(key) {
+                index.entry(key).or_insert(at);
             }
         }
+        self.index = Some(index);
     }
 
     /// Removes the entry at a key.
     pub(crate) fn remove(&mut self, key: &Val<'_>) {
         if let Some(at) = self.position(key) {
             self.entries.remove(at);
-            self.index.clear();
-            for (at, (key, _)) in self.entries.iter().enumerate() {
-                if let Some(key) = MapKey::of(key) {
-                    self.index.entry(key).or_insert(at);
-                }
-            }
+            self.build_index();
         }
     }
 }

@@ -14,12 +14,15 @@ pub(crate) fn equal(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool,
         (Val::Null, Val::Null) => true,
         (Val::Null, _) | (_, Val::Null) => false,
         (Val::Bool(a), Val::Bool(b)) => a == b,
-        (Val::String(a), Val::String(b)) => a.as_str() == b.as_str(),
+        (Val::String(a), Val::String(b)) => return same_texts(steps, a, b),
         (Val::Int(a), Val::Int(b)) | (Val::Duration(a), Val::Duration(b)) => a == b,
         (Val::Int(_) | Val::Uint(_) | Val::Double(_), Val::Int(_) | Val::Uint(_) | Val::Double(_)) => {
             numbers(a, b) == Some(Ordering::Equal)
         }
-        (Val::Bytes(a), Val::Bytes(b)) => a == b,
+        (Val::Bytes(a), Val::Bytes(b)) => {
+            steps.take_bytes(a.len().min(b.len()))?;
+            a == b
+        }
         (Val::Timestamp(a), Val::Timestamp(b)) => a.same_instant(b),
         (Val::Type(a), Val::Type(b)) => a == b,
         (Val::List(a), Val::List(b)) => return lists(steps, a, b),
@@ -36,18 +39,30 @@ pub(crate) fn equal(steps: &Steps<'_>, a: &Val<'_>, b: &Val<'_>) -> Result<bool,
             if a.type_name != b.type_name || a.fields.len() != b.fields.len() {
                 return Ok(false);
             }
-            for (name, val) in &a.fields {
+            for (at, (name, val)) in a.fields.iter().enumerate() {
                 steps.take(1)?;
-                match b.get(name) {
+                match b.get_near(steps, at, name)? {
                     Some(other) if equal_nested(steps, val, other, true)? => {}
                     _ => return Ok(false),
                 }
             }
             true
         }
-        (Val::Ext(a), _) => return a.equal(b),
+        (Val::Ext(a), _) => {
+            steps.take_bytes(a.bytes())?;
+            return a.equal(b);
+        }
         _ => false,
     })
+}
+
+/// Compares two strings. The bytes count as steps, because inside of lists they are not part of the cost.
+fn same_texts(steps: &Steps<'_>, a: &str, b: &str) -> Result<bool, Error> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    steps.take_bytes(a.len())?;
+    Ok(a == b)
 }
 
 /// Like [`equal`] for nested values: returns `unknown` for values that cannot be compared, and fails only with fatal
@@ -160,7 +175,12 @@ pub(crate) fn compare(a: &Val<'_>, b: &Val<'_>) -> Result<Ordering, Error> {
 /// True if the list contains an equal value.
 pub(crate) fn contains(steps: &Steps<'_>, list: &ListVal<'_>, val: &Val<'_>) -> Result<bool, Error> {
     if let (ListVal::Data(items, None), Val::String(wanted)) = (list, val) {
-        return Ok(items.iter().any(|item| item.as_str() == Some(wanted.as_str())));
+        for text in items.iter().filter_map(value::Value::as_str) {
+            if same_texts(steps, text, wanted)? {
+                return Ok(true);
+            }
+        }
+        return Ok(false);
     }
     for item in list.iter() {
         if equal_nested(steps, val, &item, false)? {

@@ -14,8 +14,9 @@ pub(crate) fn int_to_double(i: i64) -> f64 {
     i as f64
 }
 
+/// Converts an unsigned integer to the nearest double.
 #[expect(clippy::cast_precision_loss, reason = "CEL's conversion rounds")]
-fn uint_to_double(u: u64) -> f64 {
+pub(crate) fn uint_to_double(u: u64) -> f64 {
     u as f64
 }
 

@@ -20,6 +20,7 @@ pub(crate) use show::TruncatedVal;
 pub(crate) use steps::Steps;
 pub use time::CelTimestamp;
 
+use crate::eval::Error;
 use crate::lib::Ext;
 use crate::schema::CelSchema;
 
@@ -81,6 +82,22 @@ impl<'a> ObjectVal<'a> {
     pub fn get(&self, name: &str) -> Option<&Val<'a>> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, val)| val)
     }
+
+    /// Like [`ObjectVal::get`], for a field that is probably at position `at`. Counts the search for it elsewhere.
+    pub(crate) fn get_near(
+        &self,
+        steps: &Steps<'_>,
+        at: usize,
+        name: &str,
+    ) -> Result<Option<&Val<'a>>, Error> {
+        match self.fields.get(at) {
+            Some((field, val)) if field == name => Ok(Some(val)),
+            _ => {
+                steps.take(self.fields.len())?;
+                Ok(self.get(name))
+            }
+        }
+    }
 }
 
 /// The kind of a value, without its content.
@@ -116,6 +133,38 @@ pub enum Tag {
     Object,
     /// Kind of [`Val::Ext`] values.
     Ext,
+}
+
+impl Tag {
+    /// True if `<` compares values of this kind: cel-go's `Comparer`.
+    pub(crate) fn is_comparable(self) -> bool {
+        matches!(
+            self,
+            Tag::Bool
+                | Tag::Int
+                | Tag::Uint
+                | Tag::Double
+                | Tag::String
+                | Tag::Bytes
+                | Tag::Duration
+                | Tag::Timestamp
+        )
+    }
+
+    /// True if `+` adds values of this kind: cel-go's `Adder`.
+    pub(crate) fn is_addable(self) -> bool {
+        matches!(
+            self,
+            Tag::Int
+                | Tag::Uint
+                | Tag::Double
+                | Tag::String
+                | Tag::Bytes
+                | Tag::List
+                | Tag::Duration
+                | Tag::Timestamp
+        )
+    }
 }
 
 impl Text<'_> {
@@ -300,6 +349,17 @@ impl<'a> Val<'a> {
         }
     }
 
+    /// Bytes that a function reads if it uses all of this value, without the elements of collections.
+    #[inline]
+    pub(crate) fn flat_bytes(&self) -> usize {
+        match self {
+            Val::String(s) => s.len(),
+            Val::Bytes(b) => b.len(),
+            Val::Ext(ext) => ext.bytes(),
+            _ => 0,
+        }
+    }
+
     /// True if `optional.ofNonZeroValue` treats the value as absent.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
@@ -375,4 +435,10 @@ impl<'a> Val<'a> {
 /// Length of a string in code points.
 pub(crate) fn length(s: &str) -> usize {
     if s.is_ascii() { s.len() } else { s.chars().count() }
+}
+
+/// Length of a string in code points, or `most` if it is longer. Takes time in proportion to the result.
+pub(crate) fn length_up_to(s: &str, most: u64) -> u64 {
+    // A code point has at most four bytes.
+    if s.len() as u64 / 4 >= most { most } else { (length(s) as u64).min(most) }
 }

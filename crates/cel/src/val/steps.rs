@@ -1,8 +1,9 @@
 //! Limits how far one evaluation walks through values.
 //!
 //! Kubernetes' cost rules see only the top level of a value: `[x, x]` of `[x, x]` of … is cheap to build and doubles
-//! its leaves with every level. Comparing or printing such values counts steps here, so that no evaluation outlasts
-//! its caller.
+//! its leaves with every level. They also charge one for most functions, whatever the length of the arguments.
+//! Comparing and printing such values, reading long texts and creating large results count steps here, so that no
+//! evaluation outlasts its caller.
 
 use std::cell::Cell;
 
@@ -10,6 +11,8 @@ use crate::eval::Error;
 
 /// Upper bound of steps in one evaluation, several times the number of values in the largest request.
 const MAX_STEPS: u64 = 1 << 21;
+/// Bytes of text that count as one step, where reading them is not part of the cost.
+const BYTES_PER_STEP: usize = 512;
 /// Steps between two checks for interruption.
 const STEPS_PER_INTERRUPT_CHECK: u64 = 1 << 16;
 
@@ -39,6 +42,12 @@ impl<'a> Steps<'a> {
         } else {
             self.check_interrupt()
         }
+    }
+
+    /// Counts reading a text whose length the cost does not depend on.
+    #[inline]
+    pub(crate) fn take_bytes(&self, bytes: usize) -> Result<(), Error> {
+        if bytes < BYTES_PER_STEP { Ok(()) } else { self.take(bytes / BYTES_PER_STEP) }
     }
 
     /// Fails if the caller interrupts the evaluation.

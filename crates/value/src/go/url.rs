@@ -266,6 +266,16 @@ impl Url {
         Ok(url)
     }
 
+    /// Length of its parts in bytes.
+    pub fn byte_count(&self) -> usize {
+        let user = self
+            .user
+            .as_ref()
+            .map_or(0, |(name, password)| name.len() + password.as_ref().map_or(0, Vec::len));
+        let texts = self.scheme.len() + self.opaque.len() + self.host.len() + self.raw_query.len();
+        texts + user + self.path.len() + self.fragment.len()
+    }
+
     /// The path as it is sent: as written if that is a valid escaping, else escaped anew.
     pub fn escaped_path(&self) -> String {
         if !self.raw_path.is_empty()

@@ -53,6 +53,10 @@ impl Decimal {
         self.scale
     }
 
+    pub(super) fn digit_count(&self) -> usize {
+        self.digits.len()
+    }
+
     /// The digits without sign, the most significant one first.
     pub(super) fn digits(&self) -> String {
         self.digits.iter().rev().map(|digit| char::from(b'0' + digit)).collect()

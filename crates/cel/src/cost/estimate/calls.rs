@@ -3,7 +3,7 @@
 use value::Str;
 
 use super::{Arg, CallCost, Coster, EntrySize, EstimateRange, OverloadCall};
-use crate::cost::{LONGEST_FORMAT, LONGEST_FORMAT_PATTERN, PATTERN, TRAVERSAL};
+use crate::cost::{LONGEST_FORMAT, LONGEST_FORMAT_PATTERN, PATTERN, TRAVERSAL, is_text_comparison};
 use crate::syntax::ast::{ExprKind, Literal};
 use crate::syntax::operator;
 use crate::types::Type;
@@ -330,20 +330,9 @@ impl<'c> Coster<'c> {
                     if overload == "add_list" { EstimateRange::exactly(1) } else { result.scale(TRAVERSAL) };
                 CallCost::sized(cost, result)
             }
-            (
-                "less_string"
-                | "greater_string"
-                | "less_equals_string"
-                | "greater_equals_string"
-                | "less_bytes"
-                | "greater_bytes"
-                | "less_equals_bytes"
-                | "greater_equals_bytes"
-                | "equals"
-                | "not_equals",
-                _,
-                [left, right],
-            ) => {
+            (_, _, [left, right])
+                if matches!(overload, "equals" | "not_equals") || is_text_comparison(overload) =>
+            {
                 let max = size(left).max.min(size(right).max);
                 CallCost::of(EstimateRange { min: u64::from(max > 0), max }.scale(TRAVERSAL))
             }
