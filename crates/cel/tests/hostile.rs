@@ -70,6 +70,30 @@ fn macros_that_copy_their_receiver_are_bounded() {
     assert!(error.contains("too large once its macros are expanded"), "{error}");
 }
 
+/// `{a: a}` has twice the types of `a`: without a limit, these would fill all memory.
+#[test]
+fn types_that_double_with_every_macro_are_refused() {
+    let too_large = "the types in the expression are too large";
+    for (start, macros) in [("[0]", ".map(a, {a: a})"), ("[]", ".map(a, {a: [a].map(b, {b: a})})")] {
+        let chain = |links: usize| start.to_owned() + &macros.repeat(links);
+        assert_eq!(bounded(&chain(3), &Value::Null), None);
+        for end in ["", " + 1", " == []"] {
+            let error = bounded(&(chain(60) + end), &Value::Null).unwrap();
+            assert!(error.contains(too_large), "{}", error.len());
+            assert!(error.len() < 100_000, "{}", error.len());
+        }
+    }
+}
+
+/// A search through the optional elements for each element would take minutes.
+#[test]
+fn lists_of_optional_elements_are_compiled_in_linear_time() {
+    let none = "?optional.none(),";
+    let list = format!("[{}]", "?x,".repeat(33_000));
+    assert!(bounded(&list, &Value::Null).unwrap().contains("non-optional value"));
+    assert_eq!(bounded(&format!("[{}].size() == 0 ? 1 : x.y", none.repeat(5000)), &Value::Null), None);
+}
+
 #[test]
 fn nested_loops_end_at_the_cost_limit() {
     let list = Value::list((0..1000).map(i64::from));
@@ -139,6 +163,125 @@ fn too_large_results_are_refused_before_they_are_created() {
     );
 }
 
+/// Comparing the part at every position of the text would take hours.
+#[test]
+fn the_last_index_of_a_long_part_is_found_in_linear_time() {
+    let text = Value::from("a".repeat(3_000_000));
+    let expr = "x.lastIndexOf(x.substring(1500000) + 'b', x.size() - 1) == -1 || x.y";
+    assert_eq!(bounded(expr, &text), None);
+    for (part, from, found) in
+        [("é", 3, 3), ("é", 2, 1), ("éb", 3, 1), ("éb", 0, -1), ("a", 0, 0), ("bé", 1, -1)]
+    {
+        let expr = format!("x.lastIndexOf('{part}', {from}) == {found} ? 1 : x.y");
+        assert_eq!(bounded(&expr, &Value::from("aébé")), None, "{part} {from}");
+    }
+}
+
+/// A search through all earlier keys for each key that cannot be hashed would take minutes.
+#[test]
+fn maps_with_keys_that_equal_no_other_are_built_in_linear_time() {
+    let env = env();
+    let list = Value::list((0..300_000).map(i64::from));
+    for key in ["0.0 / 0.0", "timestamp('2020-01-01T00:00:00+01:00')", "[v]"] {
+        let expr = format!("x.transformMapEntry(i, v, {{{key}: v}}).size()");
+        let program = env.compile(&expr).unwrap().program().unwrap();
+        let activation = Activation::new(&env).with("x", Val::data(&list));
+        let size = program.run(&activation, u64::MAX).outcome.unwrap();
+        assert_eq!(size.as_int(), Some(300_000), "{key}");
+    }
+}
+
+#[test]
+fn removing_many_entries_of_a_map_literal_is_bounded() {
+    let literal = |entries: usize| {
+        let present: Vec<String> = (0..entries).map(|key| format!("{key}:x")).collect();
+        let removed: Vec<String> = (0..entries).map(|key| format!("?{key}:y")).collect();
+        let (present, removed) = (present.join(","), removed.join(","));
+        format!("[optional.none()].map(y, {{{present},{removed}}}.size() == 0 ? 1 : x.y)")
+    };
+    assert_eq!(bounded(&literal(100), &Value::Null), None);
+    let limit = "operation cancelled: actual cost limit exceeded";
+    assert_eq!(bounded(&literal(5000), &Value::Null).as_deref(), Some(limit));
+}
+
+#[test]
+fn work_that_costs_nothing_counts_towards_the_step_limit() {
+    let list = Value::list((0..1800).map(i64::from));
+    let text = Value::from("a".repeat(3_000_000));
+    let url = Value::from(format!("http://h/?{}", "a=1&".repeat(100_000)));
+    let words = Value::list((0..100_000).map(|_| Value::from("a")));
+    let pair = Value::list(["b", "c"].map(|end| "a".repeat(1_000_000) + end));
+    for (expr, data) in [
+        ("lists.range(N).map(i, x + x).size() > 0", &list),
+        ("lists.range(N).all(i, x.size() > 0)", &text),
+        ("lists.range(N).map(i, x).sort().size() > 0", &text),
+        ("[url(x)].all(u, lists.range(N).all(i, u.getQuery().size() > 0))", &url),
+        ("lists.range(N).all(i, x.indexOf('b') < 0)", &words),
+        ("lists.range(2 * N).all(i, !(x[0] in [x[1]]))", &pair),
+        ("[{x[0]: 1}].all(m, lists.range(2 * N).all(i, m[x[0]] == 1))", &pair),
+        ("lists.range(20 * N).map(i, quantity('1e9990').add(quantity('1'))).size() > 0", &list),
+    ] {
+        assert_eq!(bounded(&expr.replace('N', "2"), data), None, "{expr}");
+        let error = bounded(&expr.replace('N', "600"), data);
+        assert_eq!(error.as_deref(), Some("operation cancelled: actual cost limit exceeded"), "{expr}");
+    }
+    // Nothing is created here.
+    assert_eq!(bounded("lists.range(2000).all(i, dyn(x).size() == 1800)", &list), None);
+}
+
+/// Counting the characters of the long text at each comparison would take minutes.
+#[test]
+fn a_comparison_with_a_short_text_reads_no_more_of_the_long_one() {
+    let text = Value::from("é".repeat(1_500_000));
+    for expr in ["x != 'abc'", "x != 'ab' + string(i)", "'b' < x"] {
+        let expr = format!("lists.range(50000).all(i, {expr})");
+        assert_eq!(bounded(&expr, &text), None, "{expr}");
+    }
+}
+
+/// Comparing with every member would take minutes, and only the operand is charged.
+#[test]
+fn membership_in_a_long_constant_list_takes_constant_time() {
+    let list = Value::list((0..140_000).map(i64::from));
+    let members = "-1,".repeat(33_000);
+    assert_eq!(bounded(&format!("x.all(i, !(i in [{members}]))"), &list), None);
+    let text = Value::from("a".repeat(3_000_000));
+    let members = "'b', ".repeat(10);
+    assert_eq!(bounded(&format!("lists.range(100000).all(i, !(x in [{members}]))"), &text), None);
+}
+
+#[test]
+fn membership_in_constant_lists_of_any_length_is_equality() {
+    let scalars = [
+        "true",
+        "false",
+        "0",
+        "-1",
+        "1u",
+        "0.0",
+        "-0.0",
+        "1.0",
+        "1.5",
+        "0.0 / 0.0",
+        "'1'",
+        "''",
+        "9223372036854775807",
+        "9223372036854775808.0",
+        "18446744073709551615u",
+        "9007199254740993",
+        "9007199254740992.0",
+        "-9223372036854775808",
+        "-9223372036854775808.0",
+    ];
+    for member in scalars.iter().filter(|member| !member.contains('/')) {
+        let members = format!("{member}, ").repeat(10);
+        for val in scalars {
+            let expr = format!("(dyn({val}) in [{members}]) == (dyn({val}) == dyn({member})) ? 1 : x.y");
+            assert_eq!(bounded(&expr, &Value::Null), None, "{val} in [{member}, …]");
+        }
+    }
+}
+
 /// A list of two of a list of two of …: cheap to build, with an exponential number of leaves.
 fn doubled(then: &str) -> String {
     format!("[[0]]{}.map(a, {then})", ".map(a, [a, a])".repeat(60))
@@ -164,6 +307,10 @@ fn walking_values_that_share_parts_is_bounded() {
     let error = bounded(&doubled("[?dyn(a)]"), &Value::Null).unwrap();
     assert!(error.starts_with("cannot initialize optional list element"), "{}", error.len());
     assert!(error.len() < 2 << 20, "{}", error.len());
+    for then in ["{?dyn(a): dyn(1)}", "dyn(['a', a]).join()", "optional.unwrap(dyn([optional.of(1), a]))"] {
+        let error = bounded(&doubled(then), &Value::Null).unwrap();
+        assert!(error.len() < 2 << 20, "{then}: {}", error.len());
+    }
     assert_eq!(bounded(&doubled("a.flatten(1000)"), &Value::Null).unwrap(), "the resulting list is too long");
     assert_eq!(bounded("[[0, 1], [0, 1]].map(a, a == [0, 1])", &Value::Null), None);
 }
@@ -181,6 +328,27 @@ fn converting_values_that_share_parts_is_bounded() {
     assert!(matches!(error.kind(), ErrorKind::CostLimit), "{error}");
     let error = evaluate("Object{spec: {'k': a}} == Object{spec: {'k': a}}").map(|_| ());
     assert!(error.is_ok(), "lists in objects are never the same");
+}
+
+/// Searching all earlier fields for each field would take minutes.
+#[test]
+fn object_literals_with_many_fields_are_built_in_linear_time_and_compared_within_the_step_limit() {
+    let env = Env::kubernetes_mutation(Version::CURRENT);
+    let evaluate = |expr: &str| {
+        let program = env.compile(expr).unwrap().program().unwrap();
+        program.run(&Activation::new(&env), PER_CALL_LIMIT).outcome.map(|val| val.as_bool())
+    };
+    let names: Vec<String> = (0..10_000).map(|field| format!("a{field}:1")).collect();
+    let forwards = format!("Object{{{}}}", names.join(","));
+    let backwards =
+        format!("Object{{{}}}", names.iter().rev().take(4000).cloned().collect::<Vec<_>>().join(","));
+    assert_eq!(evaluate(&format!("[1].all(i, {forwards} == Object{{}}) == false")).unwrap(), Some(true));
+    let half = format!("Object{{{}}}", names.iter().skip(6000).cloned().collect::<Vec<_>>().join(","));
+    assert_eq!(evaluate(&format!("{half} == {half}")).unwrap(), Some(true));
+    let error = evaluate(&format!("{half} == {backwards}")).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::CostLimit), "{error}");
+    let removed = "Object{a: 1, b: 2, ?a: optional.none(), a: 3, ?b: optional.of(4)} == Object{b: 4, a: 3}";
+    assert_eq!(evaluate(removed).unwrap(), Some(true));
 }
 
 #[test]

@@ -7,8 +7,8 @@ use crate::cost::runtime::{matching, traverse};
 use crate::plan::condition::{
     ConditionTest, DataCondition, DataField, FieldParent, FieldRead, MAX_FIELDS, NumberComparison,
 };
-use crate::plan::node::{ConstantMembers, PlanNode};
-use crate::val::{self, Val, length};
+use crate::plan::node::PlanNode;
+use crate::val::{self, Val, length, length_up_to};
 
 /// Evaluation of a [`DataCondition`]. It has no side effects until it has a result, so it can be abandoned at any
 /// point: when a value is missing or has an unexpected type, or data is not plain. Result and cost equal those of the
@@ -101,7 +101,7 @@ impl<'a> ConditionAttempt<'a, '_> {
             },
             ConditionTest::IsText(field_read, constant, size, wanted) => {
                 let text = self.text(*field_read)?;
-                self.charge(traverse((length(text) as u64).min(*size)));
+                self.charge(traverse(length_up_to(text, *size)));
                 (text == &**constant) == *wanted
             }
             ConditionTest::Compares(field_read, comparison, constant) => match self.read(*field_read)? {
@@ -119,12 +119,7 @@ impl<'a> ConditionAttempt<'a, '_> {
             },
             ConditionTest::OneOf(field_read, members) => {
                 let text = self.text(*field_read)?;
-                match members {
-                    ConstantMembers::Few(members) => {
-                        members.iter().any(|member| member.as_str() == Some(text))
-                    }
-                    ConstantMembers::Strings(members) => members.contains(text),
-                }
+                members.contains_text(text)
             }
             ConditionTest::Starts(field_read, start) => self.text(*field_read)?.starts_with(&**start),
             ConditionTest::Ends(field_read, end) => self.text(*field_read)?.ends_with(&**end),

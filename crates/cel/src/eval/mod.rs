@@ -7,6 +7,7 @@ mod condition;
 mod error;
 mod fold;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use activation::Activation;
@@ -17,7 +18,8 @@ pub use error::{Error, ErrorKind};
 use crate::cost::runtime::CostRule;
 use crate::lib::Ext;
 use crate::lib::authz::RecordedDecisions;
-use crate::plan::node::{ConstantMembers, ListNode, MapNode, PlanNode, StructNode};
+use crate::plan::members::ConstantMembers;
+use crate::plan::node::{ListNode, MapNode, PlanNode, StructNode};
 use crate::val::{MapEntries, MapVal, ObjectVal, Steps, TruncatedVal, Val, equal, equal_nested};
 use value::Str;
 
@@ -216,9 +218,9 @@ impl<'a> Eval<'a, '_> {
     /// `arg in LIST` for a constant list.
     fn in_constant(&mut self, arg: &'a PlanNode, members: &'a ConstantMembers) -> EvalResult<'a> {
         let val = self.node(arg)?;
+        check_hashable(&val)?;
         match members {
             ConstantMembers::Few(members) => {
-                check_hashable(&val)?;
                 for member in members {
                     if equal_nested(&self.cx.steps, member, &val, false)? {
                         return Ok(Val::Bool(true));
@@ -226,10 +228,7 @@ impl<'a> Eval<'a, '_> {
                 }
                 Ok(Val::Bool(false))
             }
-            ConstantMembers::Strings(members) => match val.as_str() {
-                Some(text) => Ok(Val::Bool(members.contains(text))),
-                None => check_hashable(&val).map(|()| Val::Bool(false)),
-            },
+            ConstantMembers::Hashed(members) => Ok(Val::Bool(members.contains(&val))),
         }
     }
 
@@ -320,14 +319,21 @@ impl<'a> Eval<'a, '_> {
             let key = self.node(key)?;
             let val = self.node(value)?;
             check_hashable(&key)?;
+            self.cx.steps.take_bytes(key.flat_bytes())?;
             if !optional {
                 entries.insert(key, val);
                 continue;
             }
             match val {
-                Val::Optional(None) => entries.remove(&key),
+                Val::Optional(None) => {
+                    if entries.find(&key).is_some() {
+                        // A removal moves the other entries.
+                        self.cx.steps.take(entries.len())?;
+                        entries.remove(&key);
+                    }
+                }
                 Val::Optional(Some(val)) => entries.insert(key, (*val).clone()),
-                val => return Err(not_optional(&key.to_string(), &val)),
+                val => return Err(not_optional(&TruncatedVal(&key).to_string(), &val)),
             }
         }
         Ok(Val::Map(MapVal::of(entries)))
@@ -339,24 +345,34 @@ impl<'a> Eval<'a, '_> {
     }
 
     fn fields(&mut self, object: &'a StructNode) -> EvalResult<'a> {
-        let mut fields: Vec<(Str, Val<'a>)> = Vec::with_capacity(object.fields.len());
+        // Removed fields leave a gap, and repeated ones are found by name: a long literal takes linear time.
+        let mut fields: Vec<Option<(Str, Val<'a>)>> = Vec::with_capacity(object.fields.len());
+        let mut positions: HashMap<&'a str, usize> = HashMap::with_capacity(object.fields.len());
         for (name, value, optional) in &object.fields {
             let mut val = self.node(value)?;
             if *optional {
                 val = match val {
                     Val::Optional(None) => {
-                        fields.retain(|(field, _)| field != name);
+                        if let Some(field) = positions.remove(name.as_str()).and_then(|at| fields.get_mut(at))
+                        {
+                            *field = None;
+                        }
                         continue;
                     }
                     Val::Optional(Some(val)) => (*val).clone(),
                     val => return Err(not_optional(name, &val)),
                 };
             }
-            match fields.iter_mut().find(|(field, _)| field == name) {
-                Some((_, old)) => *old = val,
-                None => fields.push((name.clone(), val)),
+            let known = positions.get(name.as_str()).and_then(|at| fields.get_mut(*at));
+            match known {
+                Some(field) => *field = Some((name.clone(), val)),
+                None => {
+                    positions.insert(name, fields.len());
+                    fields.push(Some((name.clone(), val)));
+                }
             }
         }
+        let fields = fields.into_iter().flatten().collect();
         crate::lib::messages::make(ObjectVal { type_name: object.type_name.clone(), fields })
     }
 }

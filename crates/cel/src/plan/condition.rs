@@ -5,9 +5,8 @@
 
 use std::sync::Arc;
 
-use super::node::{
-    Attribute, Base, CallImplementation, ConstantMembers, Fold, FoldKind, PatternCall, PlanNode, QualifierKey,
-};
+use super::members::ConstantMembers;
+use super::node::{Attribute, Base, CallImplementation, Fold, FoldKind, PatternCall, PlanNode, QualifierKey};
 use crate::cost::runtime::{CostRule, traverse};
 use crate::lib::pattern::Pattern;
 use crate::syntax::operator;

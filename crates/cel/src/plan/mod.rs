@@ -3,11 +3,10 @@
 
 pub(crate) mod condition;
 mod fold;
+pub(crate) mod members;
 pub(crate) mod node;
 
 use std::cell::Cell;
-use std::collections::HashSet;
-use std::sync::Arc;
 
 use value::Str;
 
@@ -21,9 +20,10 @@ use crate::syntax::ast::{Comprehension, Expr, ExprKind, Literal};
 use crate::syntax::operator;
 use crate::types::Type;
 use crate::val::{Tag, Val};
+use members::ConstantMembers;
 use node::{
-    Attribute, Base, BindNode, CallImplementation, CallNode, Conditional, ConstantMembers, Folded, ListNode,
-    MapNode, PatternCall, PlanNode, Qualifier, QualifierKey, StructNode,
+    Attribute, Base, BindNode, CallImplementation, CallNode, Conditional, Folded, ListNode, MapNode,
+    PatternCall, PlanNode, Qualifier, QualifierKey, StructNode,
 };
 
 /// A planned expression: its root node and the number of comprehension slots.
@@ -147,7 +147,7 @@ impl Planner<'_> {
                 let elements = elements
                     .iter()
                     .enumerate()
-                    .map(|(i, element)| Ok((self.plan(element)?, optional.contains(&i))))
+                    .map(|(i, element)| Ok((self.plan(element)?, optional.binary_search(&i).is_ok())))
                     .collect::<Result<Box<[_]>, Error>>()?;
                 let constant = elements.iter().all(|(element, _)| matches!(element, PlanNode::Const(_)));
                 Ok(fold_literal_if(constant, PlanNode::List(Box::new(ListNode { elements }))))
@@ -259,7 +259,7 @@ impl Planner<'_> {
                     return Ok(PlanNode::Const(Val::Bool(false)));
                 }
                 let members: Vec<Val<'static>> = list.iter().collect();
-                if let Some(members) = constant_members(members) {
+                if let Some(members) = ConstantMembers::of(members) {
                     let arg = nodes.swap_remove(0);
                     return Ok(PlanNode::InConstant(Box::new((arg, members))));
                 }
@@ -436,21 +436,4 @@ fn fold_literal_if(constant: bool, node: PlanNode) -> PlanNode {
         Ok(val) => PlanNode::Const(val),
         Err(error) => PlanNode::Folded(Box::new(Folded { outcome: Err(error), cost: 0 })),
     }
-}
-
-/// From this many strings on, membership in a constant list is tested with a hash set.
-const HASHED_MEMBERS: usize = 8;
-
-/// Prepares a constant list for membership tests; `None` unless all elements are scalars.
-fn constant_members(members: Vec<Val<'static>>) -> Option<ConstantMembers> {
-    let scalar =
-        |val: &Val<'_>| matches!(val.tag(), Tag::Bool | Tag::Int | Tag::Uint | Tag::Double | Tag::String);
-    if !members.iter().all(scalar) {
-        return None;
-    }
-    if members.len() >= HASHED_MEMBERS && members.iter().all(|member| member.tag() == Tag::String) {
-        let strings: HashSet<Arc<str>> = members.iter().filter_map(Val::as_str).map(Arc::from).collect();
-        return Some(ConstantMembers::Strings(strings));
-    }
-    Some(ConstantMembers::Few(members))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use value::Str;
 
 use super::condition::DataCondition;
+use super::members::ConstantMembers;
 use crate::cost::runtime::CostRule;
 use crate::decl::{Function, Implementation, Overload, Singleton};
 use crate::eval::Error;
@@ -127,13 +128,6 @@ pub(crate) enum PatternCall {
     Matches,
     Find,
     FindAll,
-}
-
-/// Elements of a constant list, in the form used for `in`.
-#[derive(Clone, Debug)]
-pub(crate) enum ConstantMembers {
-    Few(Vec<Val<'static>>),
-    Strings(std::collections::HashSet<Arc<str>>),
 }
 
 #[derive(Clone, Debug)]
