@@ -20,7 +20,7 @@ use api::field::quote;
 use api::gvk::{GroupVersion, GroupVersionKind};
 use value::{Map, Value, json};
 
-pub use encode::encode;
+pub use encode::{encode, encode_as};
 use wire::Wire;
 
 /// Magic bytes at the start of every body.
@@ -42,11 +42,31 @@ pub fn read(bytes: &[u8]) -> Result<Value, String> {
 /// # Errors
 /// Returns the message of Kubernetes' decoder.
 pub fn read_as(bytes: &[u8], expected: Option<&GroupVersionKind>) -> Result<Value, String> {
-    if bytes.is_empty() {
-        return Err("empty data".to_owned());
-    }
     if bytes.len() > MAX_BYTES {
         return Err(format!("Request entity too large: limit is {MAX_BYTES}"));
+    }
+    read_resolved(bytes, expected, GroupVersionKind::clone)
+}
+
+/// Decodes a stored value, whose size is not limited. `resolve` names the kind whose messages have the same layout as those of the value's
+/// kind; the result has the version and kind that the value names.
+///
+/// # Errors
+/// Returns the message of Kubernetes' decoder.
+pub fn read_stored(
+    bytes: &[u8],
+    resolve: impl FnOnce(&GroupVersionKind) -> GroupVersionKind,
+) -> Result<Value, String> {
+    read_resolved(bytes, None, resolve)
+}
+
+fn read_resolved(
+    bytes: &[u8],
+    expected: Option<&GroupVersionKind>,
+    resolve: impl FnOnce(&GroupVersionKind) -> GroupVersionKind,
+) -> Result<Value, String> {
+    if bytes.is_empty() {
+        return Err("empty data".to_owned());
     }
     let Some(envelope) = bytes.strip_prefix(MAGIC) else {
         return Err("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
@@ -64,7 +84,8 @@ pub fn read_as(bytes: &[u8], expected: Option<&GroupVersionKind>) -> Result<Valu
             quote(&gvk.api_version())
         )
     };
-    let schema = crate::of(&gvk.group, &gvk.version, &gvk.kind).ok_or_else(not_registered)?;
+    let of = resolve(&gvk);
+    let schema = crate::of(&of.group, &of.version, &of.kind).ok_or_else(not_registered)?;
     let layout = layout::of(schema).ok_or_else(not_registered)?;
     let mut object = Map::new();
     message::read(layout, &[unknown.raw], &mut object, 1)?;

@@ -144,7 +144,7 @@ fn kinds_are_found_by_group_version_and_kind() {
     );
     assert_eq!(of("policy", "v1", "DeleteOptions").unwrap().name, "meta.v1.DeleteOptions");
     assert!(of("", "v1", "PodSpec").is_none());
-    assert!(of("apps", "v1beta1", "Deployment").is_none());
+    assert!(of("apps", "v1beta2", "Deployment").is_none());
     assert!(of("", "v2", "Pod").is_none());
 }
 

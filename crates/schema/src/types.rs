@@ -4,7 +4,13 @@ use std::sync::{LazyLock, OnceLock};
 
 use super::{Schema, text};
 
-static DATA: &str = include_str!("../data/schema.txt");
+/// The files with one line per type. No type is in two of them.
+static DATA: &[&str] = &[
+    include_str!("../data/schema.txt"),
+    include_str!("../data/unpublished_schema.txt"),
+    #[cfg(feature = "fixture-kind")]
+    include_str!("../data/fixture_schema.txt"),
+];
 
 /// All lines, with the schemas decoded so far.
 struct TypeTable {
@@ -28,15 +34,16 @@ struct TypeLine {
 }
 
 static TABLE: LazyLock<TypeTable> = LazyLock::new(|| {
-    // INVARIANT: the generator sorts the lines by name, and a test proves it.
-    let lines: Box<[TypeLine]> = DATA
-        .lines()
+    let mut lines: Box<[TypeLine]> = DATA
+        .iter()
+        .flat_map(|file| file.lines())
         .filter(|line| !line.starts_with('#'))
         .map(|line| {
             let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
             TypeLine { name, rest, schema: OnceLock::new() }
         })
         .collect();
+    lines.sort_unstable_by_key(|line| line.name);
     let mut kinds: Vec<_> = (0..)
         .zip(&lines)
         .filter_map(|(position, line)| {

@@ -3,3 +3,4 @@
 pub mod autoscaling;
 pub mod events;
 pub mod resource;
+pub mod stored;

@@ -17,13 +17,25 @@ use crate::SchemaOr;
 /// # Errors
 /// The kind has no protobuf encoding, or a value does not have the type of its field; the text names the field.
 pub fn encode(gvk: &GroupVersionKind, object: &Value) -> Result<Vec<u8>, String> {
+    encode_as(gvk, gvk, object)
+}
+
+/// Like [`encode`], for an object in the version `gvk` that is to be labeled with another version, whose messages have the same layout.
+///
+/// # Errors
+/// As for [`encode`].
+pub fn encode_as(
+    label: &GroupVersionKind,
+    gvk: &GroupVersionKind,
+    object: &Value,
+) -> Result<Vec<u8>, String> {
     let layout = crate::of(&gvk.group, &gvk.version, &gvk.kind).and_then(layout::of);
     let layout = layout.ok_or_else(|| format!("{gvk} has no protobuf encoding"))?;
     let mut raw = Vec::with_capacity(1024);
     message(&mut raw, layout, object.as_map())?;
     let mut type_meta = Vec::new();
-    bytes(&mut type_meta, 1, gvk.api_version().as_bytes());
-    bytes(&mut type_meta, 2, gvk.kind.as_bytes());
+    bytes(&mut type_meta, 1, label.api_version().as_bytes());
+    bytes(&mut type_meta, 2, label.kind.as_bytes());
     let mut out = Vec::with_capacity(raw.len() + type_meta.len() + 32);
     out.extend_from_slice(MAGIC);
     bytes(&mut out, 1, &type_meta);

@@ -19,7 +19,13 @@ use value::Str;
 
 use crate::{Object, Schema, SchemaOr, StringEncoding, ValueType};
 
-static DATA: &str = include_str!("../../data/protobuf.txt");
+/// The files with one line per message. No message is in two of them.
+static DATA: &[&str] = &[
+    include_str!("../../data/protobuf.txt"),
+    include_str!("../../data/unpublished_protobuf.txt"),
+    #[cfg(feature = "fixture-kind")]
+    include_str!("../../data/fixture_protobuf.txt"),
+];
 
 /// The fields of a message.
 #[derive(Debug, Default)]
@@ -94,14 +100,14 @@ struct MessageLine {
 }
 
 static LINES: LazyLock<Box<[MessageLine]>> = LazyLock::new(|| {
-    // INVARIANT: the lines are sorted by name, and a test proves it.
-    let lines = DATA.lines().filter(|line| !line.starts_with('#'));
+    let lines = DATA.iter().flat_map(|file| file.lines()).filter(|line| !line.starts_with('#'));
+    let lines = lines.map(|line| {
+        let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+        MessageLine { name, rest, layout: OnceLock::new() }
+    });
+    let mut lines: Box<[MessageLine]> = lines.collect();
+    lines.sort_unstable_by_key(|line| line.name);
     lines
-        .map(|line| {
-            let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
-            MessageLine { name, rest, layout: OnceLock::new() }
-        })
-        .collect()
 });
 
 /// The layout of a type, if it is a struct with a protobuf message.
