@@ -1,5 +1,7 @@
-//! Adds a kind as CONTRIBUTING.md describes and checks that it is complete: besides the functions it names, only the row is needed.
+//! Adds a kind as CONTRIBUTING.md describes and checks that it is complete: the row, the functions that it names, and its lines in
+//! `crates/schema/data/fixture_schema.txt` and `fixture_protobuf.txt`, which have the form of `schema.txt` and `protobuf.txt`.
 
+use api::gvk::GroupVersionKind;
 use api::validation::fields::{At, Read as _, Report as _};
 use api::validation::meta;
 use api::{FieldErrors, GroupKind, names};
@@ -12,11 +14,13 @@ use crate::print;
 use crate::strategy::{self, Strategy};
 use crate::validation::{ValidationContext, ValidationRules};
 
+const GROUP: &str = "widgets.example.com";
+
 static GROUPS: &[GroupRow] = &[GroupRow {
-    name: "example.com",
+    name: GROUP,
     versions: &["v1", "v1beta1"],
     resources: &[Resource {
-        group: "example.com",
+        group: GROUP,
         versions: &[VersionRow::new("v1"), VersionRow::new("v1beta1").converted(rename_count, rename_size)],
         kind: "Widget",
         plural: "widgets",
@@ -84,7 +88,7 @@ fn widget(spec: &str) -> Value {
 
 #[test]
 fn a_table_row_is_sufficient_to_add_a_kind() {
-    let row = row_of(GROUPS, &GroupKind::new("example.com", "Widget")).unwrap();
+    let row = row_of(GROUPS, &GroupKind::new(GROUP, "Widget")).unwrap();
     let behavior = &row.behavior;
 
     let mut object = widget("{}");
@@ -112,21 +116,36 @@ fn a_table_row_is_sufficient_to_add_a_kind() {
 
     assert_eq!(row.directory(), Some("widgets"));
     assert!(row.has_status() && row.is_namespaced());
-    assert!(row_of(GROUPS, &GroupKind::new("example.com", "Gadget")).is_none());
+    assert!(row_of(GROUPS, &GroupKind::new(GROUP, "Gadget")).is_none());
 }
 
-/// The schema and the protobuf layout are lines of files that are compiled in, so this kind has neither. The tests that
-/// guard those files must report it.
+#[test]
+fn the_lines_of_both_files_are_sufficient_for_schema_and_protobuf() {
+    let rows = || GROUPS.iter().flat_map(|group| group.resources);
+    assert_eq!(without_schema(rows()), [""; 0]);
+    assert_eq!(without_protobuf(rows()), [""; 0]);
+
+    let row = row_of(GROUPS, &GroupKind::new(GROUP, "Widget")).unwrap();
+    let mut object = widget(r#"{"size":2,"sise":3}"#);
+    let outcome = schema::decode::normalise(&mut object, row.schema("v1").unwrap());
+    assert_eq!(outcome.unknown, ["spec.sise"]);
+    assert_eq!(outcome.mismatches.len(), 0);
+    let mut object = widget(r#"{"size":"2"}"#);
+    assert_eq!(schema::decode::normalise(&mut object, row.schema("v1").unwrap()).mismatches.len(), 1);
+
+    let gvk = GroupVersionKind::new(GROUP, "v1", "Widget");
+    let encoded = schema::protobuf::encode(&gvk, &widget(r#"{"size":2}"#)).unwrap();
+    let decoded = schema::protobuf::read(&encoded).unwrap();
+    assert_eq!(decoded.str_at(&["apiVersion"]), Some("widgets.example.com/v1"));
+    assert_eq!(decoded.int_at(&["spec", "size"]), Some(2));
+    assert_eq!(decoded.at(&["status", "ready"]), Some(&Value::from(true)));
+}
+
 #[test]
 fn a_row_without_schema_and_protobuf_layout_is_reported() {
-    let rows = || GROUPS.iter().flat_map(|group| group.resources);
-    let missing = [
-        "example.com/v1 Widget",
-        "example.com/v1 WidgetList",
-        "example.com/v1beta1 Widget",
-        "example.com/v1beta1 WidgetList",
-        "widgets/status",
-    ];
-    assert_eq!(without_schema(rows()), missing);
-    assert_eq!(without_protobuf(rows()), ["example.com/v1 Widget", "example.com/v1beta1 Widget"]);
+    let row = Resource { kind: "Gadget", plural: "gadgets", subresources: &[], ..GROUPS[0].resources[0] };
+    let missing = ["v1 Gadget", "v1 GadgetList", "v1beta1 Gadget", "v1beta1 GadgetList"];
+    assert_eq!(without_schema([&row].into_iter()), missing.map(|kind| format!("{GROUP}/{kind}")));
+    let missing = ["v1 Gadget", "v1beta1 Gadget"];
+    assert_eq!(without_protobuf([&row].into_iter()), missing.map(|kind| format!("{GROUP}/{kind}")));
 }
