@@ -57,6 +57,17 @@ impl FieldSelector {
         &self.requirements
     }
 
+    /// A selector with the same requirements on renamed fields: `rename` returns the new name of a field, if it has one.
+    #[must_use]
+    pub fn renamed<S: Into<value::Str>>(mut self, rename: impl Fn(&str) -> Option<S>) -> Self {
+        for requirement in &mut self.requirements {
+            if let Some(name) = rename(&requirement.field) {
+                requirement.field = name.into();
+            }
+        }
+        self
+    }
+
     /// The value that the selector requires `field` to have, if any.
     pub fn requires_exact_match(&self, field: &str) -> Option<&str> {
         self.requirements.iter().find(|r| r.equals && r.field == field).map(|r| r.value.as_str())

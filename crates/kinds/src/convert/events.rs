@@ -18,6 +18,13 @@ const NAMES: [(&str, &str); 7] = [
 /// Fields that core events always contain, with their zero values.
 const CORE_ZEROS: [&str; 4] = ["eventTime", "firstTimestamp", "lastTimestamp", "reportingComponent"];
 
+/// The path of a field in a core event, if it differs: `involvedObject.kind` for `regarding.kind`.
+pub fn core_field(path: &str) -> Option<String> {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let (_, core) = NAMES.iter().find(|(new, _)| *new == first)?;
+    Some(rest.map_or_else(|| (*core).to_owned(), |rest| format!("{core}.{rest}")))
+}
+
 pub fn to_core(event: &Value) -> Value {
     let mut event = renamed(event, |new, core| (new, core));
     event.set_at(&["apiVersion"], "v1");

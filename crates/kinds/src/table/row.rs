@@ -4,6 +4,7 @@ use schema::Schema;
 use value::Value;
 
 use super::KindBehavior;
+use crate::convert::events;
 
 /// A built-in kind as a REST resource.
 #[derive(Clone, Copy, Debug)]
@@ -282,6 +283,22 @@ impl Resource {
 
     pub fn allows(&self, verb: Verb) -> bool {
         self.verbs.contains(&verb)
+    }
+
+    /// The row in whose form the objects are stored: another one for resources that share their objects with it.
+    pub fn storing_row(&'static self) -> &'static Resource {
+        match self.storage {
+            KindStorage::With(group, version) => super::find_kind(group, version, self.kind).unwrap_or(self),
+            _ => self,
+        }
+    }
+
+    /// The name of a selectable field in the stored object, if it differs.
+    pub fn stored_field(&self, label: &str) -> Option<String> {
+        match (self.storage, self.kind) {
+            (KindStorage::With("", _), "Event") => events::core_field(label),
+            _ => None,
+        }
     }
 
     /// Finds a field selector's field by its label. The error for an unknown label is kube-apiserver's message.

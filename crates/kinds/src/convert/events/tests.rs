@@ -41,5 +41,11 @@ fn every_selectable_field_of_events_k8s_io_has_the_value_of_the_core_event() {
     for field in fields {
         let found = field.paths.iter().find_map(|path| event.str_at(path));
         assert_eq!(found, Some(field.label));
+        let stored = row.stored_field(field.label).unwrap_or_else(|| field.label.to_owned());
+        let SelectableFields::These(fields) = row.storing_row().fields else { panic!("events have fields") };
+        let stored = fields.iter().find(|field| field.label == stored).expect("a field of core events");
+        let found = stored.paths.iter().find_map(|path| core.str_at(path));
+        assert_eq!(found, Some(field.label));
     }
+    assert_eq!(table::find("", "v1", "events").unwrap().stored_field("involvedObject.kind"), None);
 }
