@@ -7,7 +7,6 @@ use api::{FieldErrors, names};
 use value::{Budget, Map, Value};
 
 use super::compiled::{CompiledVersion, ValidationFindings};
-use super::correlate::CorrelatedPair;
 use super::stopwatch::Stopwatch;
 use super::{lists, metadata, scale, validate};
 
@@ -71,19 +70,16 @@ impl CompiledVersion {
     }
 
     pub fn validate_create(&self, object: &Value, bounds: ValidationBounds<'_>) -> ValidationFindings {
-        let mut found = ValidationFindings::default();
-        if self.type_errors(object, &mut found.errors) {
-            return found;
-        }
-        let subdomain: meta::NameRule = names::name_is_dns_subdomain;
-        found.errors.extend(meta::create(object, self.namespaced, subdomain));
-        validate::create(object, &self.node, "", bounds.budget, &mut found.errors);
-        self.scale_errors(object, true, &mut found.errors);
-        metadata::check(object, &self.node, &At::ROOT, &mut found.errors);
-        lists::check(object, &self.node, &At::ROOT, &mut found.errors);
-        self.run_rules(object, None, bounds, &mut found);
-        finalizer_warnings(object, None, &mut found.warnings_if_valid);
-        found.named()
+        self.findings(object, |found| {
+            let subdomain: meta::NameRule = names::name_is_dns_subdomain;
+            found.errors.extend(meta::create(object, self.namespaced, subdomain));
+            validate::schema_errors(object, None, &self.node, "", bounds.budget, &mut found.errors);
+            self.scale_errors(object, true, &mut found.errors);
+            metadata::check(object, &self.node, &At::ROOT, &mut found.errors);
+            lists::check(object, &self.node, &At::ROOT, &mut found.errors);
+            self.run_rules(object, None, bounds, found);
+            finalizer_warnings(object, None, &mut found.warnings_if_valid);
+        })
     }
 
     pub fn validate_update(
@@ -92,19 +88,15 @@ impl CompiledVersion {
         old: &Value,
         bounds: ValidationBounds<'_>,
     ) -> ValidationFindings {
-        let mut found = ValidationFindings::default();
-        if self.type_errors(new, &mut found.errors) {
-            return found;
-        }
-        found.errors.extend(meta::update(new, old));
-        let pair = CorrelatedPair::new(new, old, &self.node);
-        validate::update(&pair, &self.node, "", bounds.budget, &mut found.errors);
-        self.scale_errors(new, true, &mut found.errors);
-        metadata::check(new, &self.node, &At::ROOT, &mut found.errors);
-        self.list_errors(new, old, &mut found.errors);
-        self.run_rules(new, Some(old), bounds, &mut found);
-        finalizer_warnings(new, Some(old), &mut found.warnings_if_valid);
-        found.named()
+        self.findings(new, |found| {
+            found.errors.extend(meta::update(new, old));
+            validate::schema_errors(new, Some(old), &self.node, "", bounds.budget, &mut found.errors);
+            self.scale_errors(new, true, &mut found.errors);
+            metadata::check(new, &self.node, &At::ROOT, &mut found.errors);
+            self.list_errors(new, old, &mut found.errors);
+            self.run_rules(new, Some(old), bounds, found);
+            finalizer_warnings(new, Some(old), &mut found.warnings_if_valid);
+        })
     }
 
     /// Validates a write to the `status` subresource.
@@ -114,23 +106,25 @@ impl CompiledVersion {
         old: &Value,
         bounds: ValidationBounds<'_>,
     ) -> ValidationFindings {
+        self.findings(new, |found| {
+            found.errors.extend(meta::update(new, old));
+            if let (Some(status), Some(node)) = (new.get("status"), self.node.property("status")) {
+                let before = old.get("status");
+                validate::schema_errors(status, before, node, "status", bounds.budget, &mut found.errors);
+            }
+            self.scale_errors(new, false, &mut found.errors);
+            self.list_errors(new, old, &mut found.errors);
+            self.run_rules(new, Some(old), bounds, found);
+        })
+    }
+
+    /// The findings of `check`, which runs only if the object has the version's `apiVersion` and `kind`.
+    fn findings(&self, object: &Value, check: impl FnOnce(&mut ValidationFindings)) -> ValidationFindings {
         let mut found = ValidationFindings::default();
-        if self.type_errors(new, &mut found.errors) {
+        if self.type_errors(object, &mut found.errors) {
             return found;
         }
-        found.errors.extend(meta::update(new, old));
-        if let (Some(status), Some(node)) = (new.get("status"), self.node.property("status")) {
-            match old.get("status") {
-                Some(before) => {
-                    let pair = CorrelatedPair::new(status, before, node);
-                    validate::update(&pair, node, "status", bounds.budget, &mut found.errors);
-                }
-                None => validate::create(status, node, "status", bounds.budget, &mut found.errors),
-            }
-        }
-        self.scale_errors(new, false, &mut found.errors);
-        self.list_errors(new, old, &mut found.errors);
-        self.run_rules(new, Some(old), bounds, &mut found);
+        check(&mut found);
         found.named()
     }
 

@@ -16,7 +16,7 @@ use super::correlate::CorrelatedPair;
 use super::formats;
 use super::node::{Checks, SchemaNode};
 use super::validation_result::{
-    Problem, ProblemText, ValidationResult, ValidationSettings, ValuePath, report, shown,
+    ProblemText, ValidationResult, ValidationSettings, ValuePath, ValueProblem, report, shown,
 };
 use alternatives::alternatives;
 use number::{is_integral, number};
@@ -32,9 +32,11 @@ struct ValueContext<'v, 'p> {
     settings: ValidationSettings<'v>,
 }
 
-/// Validates a new value and reports errors in fields below `base`.
-pub(super) fn create(
+/// Validates a value and reports errors in fields below `base`. If the value replaces an old one, `old` is that one, and errors in
+/// unchanged parts are ignored.
+pub(super) fn schema_errors(
     value: &Value,
+    old: Option<&Value>,
     node: &SchemaNode,
     base: &str,
     budget: &Budget,
@@ -42,22 +44,9 @@ pub(super) fn create(
 ) {
     let meter = Meter::new(budget);
     let settings = ValidationSettings { meter: &meter, describes: true };
-    let result = validate(value, node, ValueContext { path: &ValuePath::Root, pair: None, settings });
-    finish(result, &meter, base, errors);
-}
-
-/// Validates a changed value and ignores errors in its unchanged parts.
-pub(super) fn update(
-    pair: &CorrelatedPair<'_>,
-    node: &SchemaNode,
-    base: &str,
-    budget: &Budget,
-    errors: &mut FieldErrors,
-) {
-    let meter = Meter::new(budget);
-    let settings = ValidationSettings { meter: &meter, describes: true };
-    let context = ValueContext { path: &ValuePath::Root, pair: Some(pair), settings };
-    let result = ratcheted(pair.new, node, context);
+    let pair = old.map(|old| CorrelatedPair::new(value, old, node));
+    let context = ValueContext { path: &ValuePath::Root, pair: pair.as_ref(), settings };
+    let result = ratcheted(value, node, context);
     finish(result, &meter, base, errors);
 }
 
@@ -82,7 +71,7 @@ pub fn defaults_are_valid(
     budget: &Budget,
     errors: &mut FieldErrors,
 ) {
-    create(value, node, base, budget, errors);
+    schema_errors(value, None, node, base, budget, errors);
 }
 
 /// Like [`validate`], but accepts a value that did not change.
@@ -215,7 +204,7 @@ fn string<'a>(
                 Err(_) => "value is too long".to_owned(),
             };
             let message = format!("{path} in body should be at most {max} chars long");
-            Problem {
+            ValueProblem {
                 field: Some(path.to_string()),
                 kind: FieldErrorKind::TooLong,
                 value: None,
@@ -233,7 +222,7 @@ fn string<'a>(
                 let take = |units| settings.meter.step(usize::try_from(units).unwrap_or(usize::MAX));
                 // `None` means that the budget ended; [`finish`] reports that.
                 if compiled.is_match_within(text, take) == Some(false) {
-                    result.push(|| Problem {
+                    result.push(|| ValueProblem {
                         field: Some(path.to_string()),
                         kind: FieldErrorKind::Invalid,
                         value: Some(text.clone().into()),
@@ -258,7 +247,7 @@ fn too_many(path: &ValuePath<'_>, actual: usize, max: i64, things: &str, result:
     result.push(|| {
         let error = FieldError::too_many(&value::Path::root(), actual, usize::try_from(max).unwrap_or(0));
         let message = format!("{path} in body should have at most {max} {things}");
-        Problem {
+        ValueProblem {
             field: Some(path.to_string()),
             kind: FieldErrorKind::TooMany,
             value: error.bad_value,
@@ -323,7 +312,7 @@ fn object<'a>(
     additional_properties(map, node, context, result);
     properties(map, node, context, result);
     for name in node.required.iter().filter(|name| !map.contains_key(name)) {
-        result.push(|| Problem {
+        result.push(|| ValueProblem {
             field: Some(ValuePath::Field(path, name).to_string()),
             kind: FieldErrorKind::Required,
             value: None,
@@ -391,7 +380,7 @@ fn enumerated<'a>(
     if !settings.meter.step(steps) || checks.enumeration.has(value, is_same) {
         return;
     }
-    result.push(|| Problem {
+    result.push(|| ValueProblem {
         field: Some(path.to_string()),
         kind: FieldErrorKind::NotSupported,
         value: Some(value.clone()),

@@ -58,7 +58,7 @@ pub(super) fn shown(key: &str) -> &str {
 }
 
 /// One failed check of a value.
-pub(super) struct Problem<'a> {
+pub(super) struct ValueProblem<'a> {
     /// `None` if the problem concerns the whole object.
     pub(super) field: Option<String>,
     pub(super) kind: FieldErrorKind,
@@ -79,7 +79,7 @@ pub(super) enum ProblemText<'a> {
     Match(&'a str),
 }
 
-impl Problem<'_> {
+impl ValueProblem<'_> {
     /// How many bytes the problem holds, including its value. Text borrowed from the CRD is not counted.
     fn bytes(&self) -> usize {
         let text = match &self.text {
@@ -142,7 +142,7 @@ impl ValidationSettings<'_> {
 #[derive(Default)]
 pub(super) struct ValidationResult<'a> {
     /// Each problem with the number of bytes it holds.
-    problems: Vec<(usize, Problem<'a>)>,
+    problems: Vec<(usize, ValueProblem<'a>)>,
     /// The bytes that all problems hold.
     bytes: usize,
     pub(super) matched: u64,
@@ -183,12 +183,12 @@ impl<'a> ValidationResult<'a> {
         }
     }
 
-    fn store(&mut self, bytes: usize, problem: Problem<'a>) {
+    fn store(&mut self, bytes: usize, problem: ValueProblem<'a>) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.problems.push((bytes, problem));
     }
 
-    pub(super) fn push(&mut self, problem: impl FnOnce() -> Problem<'a>) {
+    pub(super) fn push(&mut self, problem: impl FnOnce() -> ValueProblem<'a>) {
         self.failed = true;
         if self.describes && self.has_room() {
             let problem = problem();
@@ -203,7 +203,7 @@ impl<'a> ValidationResult<'a> {
         value: impl Into<Value>,
         message: fmt::Arguments<'_>,
     ) {
-        self.push(|| Problem {
+        self.push(|| ValueProblem {
             field: Some(path.to_string()),
             kind,
             value: Some(value.into()),
@@ -223,7 +223,7 @@ impl<'a> ValidationResult<'a> {
 
     /// Adds a problem of the object as a whole.
     pub(super) fn add_object_problem(&mut self, message: fmt::Arguments<'_>) {
-        self.push(|| Problem {
+        self.push(|| ValueProblem {
             field: None,
             kind: FieldErrorKind::Invalid,
             value: Some("".into()),
@@ -261,7 +261,7 @@ pub(super) fn report(result: ValidationResult<'_>, base: &str, errors: &mut Fiel
         }
         let (detail, message) = problem.detail_and_message();
         reported += bytes + detail.len() + message.len();
-        let Problem { field, kind, value, .. } = problem;
+        let ValueProblem { field, kind, value, .. } = problem;
         if !messages.insert(message) {
             continue;
         }

@@ -38,6 +38,13 @@ pub(super) fn alternatives<'a>(
 /// The failed alternative with the most matching checks, and their number.
 type BestMatch<'a> = Option<(u64, &'a SchemaNode)>;
 
+/// Makes a failed alternative the best one if it matches more than the best so far.
+fn consider<'a>(best: &mut BestMatch<'a>, failed: &ValidationResult<'a>, node: &'a SchemaNode) {
+    if best.is_none_or(|(matched, _)| failed.matched > matched) {
+        *best = Some((failed.matched, node));
+    }
+}
+
 fn any_of<'a>(
     value: &Value,
     nodes: &'a [SchemaNode],
@@ -50,9 +57,7 @@ fn any_of<'a>(
         if alternative.is_valid() {
             return result.merge(alternative);
         }
-        if best.is_none_or(|(matched, _)| alternative.matched > matched) {
-            best = Some((alternative.matched, node));
-        }
+        consider(&mut best, &alternative, node);
     }
     let path = Quoted(context.path);
     result.add_object_problem(format_args!("{path} must validate at least one schema (anyOf)"));
@@ -74,8 +79,8 @@ fn one_of<'a>(
             passed += 1;
             best = None;
             first = first.or(Some(alternative));
-        } else if passed == 0 && best.is_none_or(|(matched, _)| alternative.matched > matched) {
-            best = Some((alternative.matched, node));
+        } else if passed == 0 {
+            consider(&mut best, &alternative, node);
         }
     }
     let path = Quoted(context.path);
