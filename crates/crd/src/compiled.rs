@@ -201,11 +201,11 @@ impl CompiledVersion {
     }
 
     /// Drops nulls of fields that are not nullable and fills in the defaults, as for every object that is read.
-    pub fn settle(&self, object: &mut Value) -> Result<(), TooLarge> {
-        self.settle_within(object, &mut DefaultsAllowance::for_object())
+    pub fn drop_nulls_and_default(&self, object: &mut Value) -> Result<(), TooLarge> {
+        self.fill_within(object, &mut DefaultsAllowance::for_object())
     }
 
-    fn settle_within(&self, object: &mut Value, allowance: &mut DefaultsAllowance) -> Result<(), TooLarge> {
+    fn fill_within(&self, object: &mut Value, allowance: &mut DefaultsAllowance) -> Result<(), TooLarge> {
         if !self.preserve {
             prune::nulls(object, Some(&self.node));
         }
@@ -227,7 +227,7 @@ impl CompiledVersion {
             prune::resource(object, &self.node, &mut UnknownFields::new(false));
         }
         let mut share = allowance.share();
-        let _ = self.settle_within(object, &mut share);
+        let _ = self.fill_within(object, &mut share);
         allowance.deduct(&share);
         if object.int_at(&["metadata", "generation"]).unwrap_or(0) == 0 {
             api::meta::set(object, "generation", 1);

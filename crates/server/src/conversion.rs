@@ -199,7 +199,7 @@ impl Converter<'_> {
         }
         // Add the defaults of the storage version and drop nulls of fields that are not nullable, also after an apply or a scale, so that
         // the stored bytes can be sent unchanged.
-        custom.stored.compiled().settle(&mut object).map_err(Status::too_large)?;
+        custom.stored.compiled().drop_nulls_and_default(&mut object).map_err(Status::too_large)?;
         Ok(StoredObject::of_converted(object))
     }
 

@@ -71,12 +71,12 @@ impl CrdSource for UnchangedCrd {
 fn validating_custom_resources_with_any_schema_never_panics() {
     let schema = r#"{"type":"object","properties":{"spec":{"type":"object","required":["a"],"properties":{"a":{"type":"string","pattern":"^a+$","maxLength":5,"default":"aa"},"n":{"type":"integer","minimum":1,"multipleOf":2},"l":{"type":"array","items":{"type":"object","properties":{"k":{"type":"string"}},"required":["k"]},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"]},"m":{"type":"object","additionalProperties":{"type":"string","format":"date-time"}},"q":{"x-kubernetes-int-or-string":true},"e":{"type":"string","enum":["x","y"],"nullable":true}},"x-kubernetes-validations":[{"rule":"self.a == 'aa' || self.l.all(x, x.k != '')","message":"m"}],"oneOf":[{"required":["a"]},{"properties":{"n":{"not":{"minimum":3}}}}]},"any":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}"#;
     let object = r#"{"apiVersion":"e.example/v1","kind":"E","metadata":{"name":"e","namespace":"n"},"spec":{"a":"aa","n":4,"l":[{"k":"x"},{"k":"y"}],"m":{"x":"2026-01-01T00:00:00Z"},"q":"5%","e":null},"any":{"b":[1,{}]},"status":{"replicas":3}}"#;
-    let definition = |schema: &str| {
+    let crd = |schema: &str| {
         format!(
             r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"es.e.example"}},"spec":{{"group":"e.example","scope":"Namespaced","names":{{"plural":"es","singular":"e","kind":"E","listKind":"EList"}},"versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{schema}}},"subresources":{{"status":{{}},"scale":{{"specReplicasPath":".spec.n","statusReplicasPath":".status.replicas"}}}},"additionalPrinterColumns":[{{"name":"A","type":"string","jsonPath":".spec.l[*].k"}}],"selectableFields":[{{"jsonPath":".spec.a"}}]}}]}},"status":{{"storedVersions":["v1"]}}}}"#
         )
     };
-    let seeds = [definition(schema), object.to_owned()];
+    let seeds = [crd(schema), object.to_owned()];
     let tokens: Vec<&str> = json_corpus::TOKENS
         .iter()
         .copied()
@@ -98,7 +98,7 @@ fn validating_custom_resources_with_any_schema_never_panics() {
             "\"rule\":\"self == oldSelf\"",
         ])
         .collect();
-    let good = json::parse(definition(schema).as_bytes()).unwrap();
+    let good = json::parse(crd(schema).as_bytes()).unwrap();
     let thing = json::parse(object.as_bytes()).unwrap();
     let context =
         validation::ValidationContext { now: 1_800_000_000, ..validation::ValidationContext::default() };
@@ -109,13 +109,13 @@ fn validating_custom_resources_with_any_schema_never_panics() {
     assert!((rules.create)(&good, &context).is_empty(), "{:?}", (rules.create)(&good, &context));
     fuzz::run(&Corpus::new(&seeds, &tokens).inputs(), |input| {
         let Ok(value) = json::parse(input) else { return Ok(()) };
-        let is_definition = value.str_at(&["kind"]) == Some("CustomResourceDefinition");
-        let (definition, object) = if is_definition { (&value, &thing) } else { (&good, &value) };
-        if is_definition {
-            let _ = (rules.create)(definition, &context);
+        let is_crd = value.str_at(&["kind"]) == Some("CustomResourceDefinition");
+        let (crd, object) = if is_crd { (&value, &thing) } else { (&good, &value) };
+        if is_crd {
+            let _ = (rules.create)(crd, &context);
         }
-        let source: Arc<dyn CrdSource> = Arc::new(UnchangedCrd(definition.clone()));
-        let read = CustomResourceDefinition::read(definition, &source, kinds::table::overlapping);
+        let source: Arc<dyn CrdSource> = Arc::new(UnchangedCrd(crd.clone()));
+        let read = CustomResourceDefinition::read(crd, &source, kinds::table::overlapping);
         for version in &read.versions {
             let compiled = version.compiled();
             let allowance = TableAllowance::new(&Budget::UNLIMITED);
@@ -131,7 +131,7 @@ fn validating_custom_resources_with_any_schema_never_panics() {
             let _ = compiled.validate_create(&object, crd::ValidationBounds::NONE);
             let _ = compiled.validate_update(&object, &thing, crd::ValidationBounds::NONE);
             let _ = compiled.validate_status(&object, &thing, crd::ValidationBounds::NONE);
-            if compiled.settle(&mut object).is_err() {
+            if compiled.drop_nulls_and_default(&mut object).is_err() {
                 continue;
             }
             let written = write::to_vec(&object);
