@@ -1,6 +1,6 @@
 //! [`Caller`]: an authenticated user.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use value::Str;
 
@@ -22,6 +22,18 @@ struct CallerInner {
     via: AuthenticationMethod,
     /// The original caller if `user` is impersonated, for audit.
     impersonator: Option<Caller>,
+}
+
+/// Recognizes a caller without keeping its user in memory.
+#[derive(Clone, Debug, Default)]
+pub struct CallerHandle(Weak<CallerInner>);
+
+impl CallerHandle {
+    /// Reports whether this is a handle of `caller` or of one of its clones. An equal caller that was authenticated anew is another one.
+    pub fn is_of(&self, caller: &Caller) -> bool {
+        // The handle keeps the allocation, so that no other caller can have its address.
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&caller.0))
+    }
 }
 
 /// The method that authenticated a caller.
@@ -90,6 +102,16 @@ impl Caller {
     pub(crate) fn anonymous() -> Self {
         let user = User::named(names::ANONYMOUS).in_groups([names::UNAUTHENTICATED]);
         Caller(Arc::new(CallerInner { user, via: AuthenticationMethod::Anonymous, impersonator: None }))
+    }
+
+    /// A handle that recognizes this caller and its clones.
+    pub fn handle(&self) -> CallerHandle {
+        CallerHandle(Arc::downgrade(&self.0))
+    }
+
+    /// The address of the caller in memory, which its clones share, as a hash for caches.
+    pub fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 
     pub fn user(&self) -> &User {

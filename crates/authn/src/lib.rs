@@ -1,8 +1,8 @@
 //! Authentication: turns the credentials of a request into a [`Caller`].
 //!
 //! [`Evidence`] has the credentials: client certificates, headers, path and time. [`Authenticator`] tries its
-//! methods in order. Only this crate can create a `Caller`, so a handler that has one knows that the request
-//! was authenticated.
+//! methods in order. Outside this crate, a `Caller` can only be created for components of this process
+//! ([`Caller::internal`]), so a handler that has one knows that the request was authenticated.
 //!
 //! This crate does no I/O and reads no clock: certificates are already verified by TLS, files arrive as text,
 //! stored objects through [`tokens::BoundObjects`], and time as a value.
@@ -43,7 +43,7 @@ pub mod x509;
 
 pub use authenticator::{Anonymous, AuthenticationResult, Authenticator, Error, Evidence, TokenCaller};
 pub use bearer::protocols_without_token;
-pub use caller::{AuthenticationMethod, Caller, InternalIdentity};
+pub use caller::{AuthenticationMethod, Caller, CallerHandle, InternalIdentity};
 pub use front_proxy::{FrontProxy, comparable_header_name};
 pub use headers::{HeaderLines, Headers, UnreadableHeader};
 pub use observe::{OptionalObserver, TokenEvent, TokenObserver, TokenUse};

@@ -1,12 +1,12 @@
-//! Per-thread caches of recent users and flows: most requests come from few users.
+//! Per-thread caches of recent callers, users and flows: most requests come from few users.
 
 use std::cell::RefCell;
 
-use authn::User;
+use authn::{Caller, CallerHandle, User};
 use sha2::{Digest as _, Sha256};
 use value::Str;
 
-/// Number of cached users, and of cached flows, per thread.
+/// Number of cached callers, users and flows, of each, per thread.
 const SLOTS: usize = 64;
 /// Longer names, and users with more groups, are not cached.
 const MAX_NAME: usize = 256;
@@ -16,6 +16,7 @@ const MAX_GROUPS: usize = 16;
 type Slots<T> = RefCell<[Option<T>; SLOTS]>;
 
 thread_local! {
+    static CALLERS: Slots<CachedCaller> = const { RefCell::new([const { None }; SLOTS]) };
     static USERS: Slots<CachedUser> = const { RefCell::new([const { None }; SLOTS]) };
     static FLOWS: Slots<CachedFlow> = const { RefCell::new([const { None }; SLOTS]) };
 }
@@ -24,6 +25,36 @@ thread_local! {
 fn slot(name: &str) -> usize {
     let add = |hash: usize, byte: &u8| hash.wrapping_mul(31).wrapping_add(usize::from(*byte));
     name.as_bytes().iter().rev().take(16).fold(name.len(), add) % SLOTS
+}
+
+/// The class of all requests of a caller for resources, and of all others, where it is the same for all.
+type ClassesOfAll = [Option<usize>; 2];
+
+struct CachedCaller {
+    /// The number of the classifier that the classes belong to.
+    classifier: u64,
+    caller: CallerHandle,
+    classes: ClassesOfAll,
+}
+
+/// The cached classes of a caller; `find` computes them on a cache miss.
+pub(crate) fn classes_of_all(
+    classifier: u64,
+    caller: &Caller,
+    find: impl FnOnce() -> ClassesOfAll,
+) -> ClassesOfAll {
+    CALLERS.with_borrow_mut(|callers| {
+        let Some(cached) = callers.get_mut(caller.address() / 64 % SLOTS) else { return find() };
+        if let Some(cached) = cached
+            && cached.classifier == classifier
+            && cached.caller.is_of(caller)
+        {
+            return cached.classes;
+        }
+        let classes = find();
+        *cached = Some(CachedCaller { classifier, caller: caller.handle(), classes });
+        classes
+    })
 }
 
 /// The rules of flow schemas that match a user by name or group.

@@ -2,16 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use authn::User;
+use authn::{Caller, User};
 use value::Str;
 
 use crate::SeatSeconds;
 use crate::fast_path::{FastCounters, FastPath, SHORT};
 use crate::flow_cache::{self, RuleOfClass};
 use crate::flow_stats::{DispatchBounds, FlowStats};
-use crate::objects::{CATCH_ALL, FlowSchema, RequestDigest};
+use crate::objects::{CATCH_ALL, FlowSchema, RequestDigest, RuleExtent};
 use crate::queueset::{Load, QueueSet, Queuing, RequestTicket};
 use crate::retry::RetryAfter;
 use crate::shard::{self, ShardIndex};
@@ -145,13 +145,13 @@ impl<T> Class<T> {
 #[must_use = "the seat is occupied until it is given back to `Class::leave_fast_path`"]
 pub struct FastSeat {
     shard: ShardIndex,
-    started: Duration,
+    started: Instant,
 }
 
 impl<T: RequestTicket> Class<T> {
     /// Takes one seat for a read request that is not a watch, without locking the queues. `None` if the request must go through them
     /// ([`QueueSet::start`]). `present` is the number of requests in the server.
-    pub fn enter_fast_path(&self, now: Duration, present: u64) -> Option<FastSeat> {
+    pub fn enter_fast_path(&self, now: Instant, present: u64) -> Option<FastSeat> {
         let shard = shard::shard();
         if !self.level.fast.enter(shard, present) {
             return None;
@@ -160,18 +160,18 @@ impl<T: RequestTicket> Class<T> {
         Some(FastSeat { shard, started: now })
     }
 
-    /// Gives back a seat of the fast path.
+    /// Gives back a seat of the fast path. The times that [`QueueSet`] gets are relative to `epoch`.
     #[expect(clippy::needless_pass_by_value, reason = "a seat is given back once")]
-    pub fn leave_fast_path(&self, now: Duration, seat: FastSeat) {
+    pub fn leave_fast_path(&self, now: Instant, seat: FastSeat, epoch: Instant) {
         let FastSeat { shard, started } = seat;
-        let took = now.saturating_sub(started);
+        let took = now.saturating_duration_since(started);
         if took <= SHORT {
             self.fast.finish(shard, took);
         } else {
             self.level.queues().finished_on_fast_path(self.flow, took);
         }
         if self.level.fast.leave(shard, took) {
-            self.level.queues().left_fast_path(now);
+            self.level.queues().left_fast_path(now.saturating_duration_since(epoch));
         }
     }
 }
@@ -196,6 +196,25 @@ impl<T> RequestClassifier<T> {
     /// Returns the class of the first flow schema that matches a request.
     pub fn classify(&self, attributes: &RequestDigest<'_>) -> &Class<T> {
         self.class(self.index(attributes))
+    }
+
+    /// The index of the class to which all requests of a caller for resources belong, or all others. `None` if it depends on the request.
+    pub fn index_of_all(&self, caller: &Caller, is_resource: bool) -> Option<usize> {
+        let classes = flow_cache::classes_of_all(self.number, caller, || {
+            let rules = self.rules_for(caller.user());
+            [true, false].map(|is_resource| self.class_of_all(&rules, is_resource))
+        });
+        if is_resource { classes[0] } else { classes[1] }
+    }
+
+    /// The class of the first rule that matches any of these requests, if it matches all of them.
+    fn class_of_all(&self, rules: &[RuleOfClass], is_resource: bool) -> Option<usize> {
+        let extent = |found: &RuleOfClass| {
+            let class = self.classes.get(found.class);
+            class.map_or(RuleExtent::None, |class| class.schema.extent(found.rule, is_resource))
+        };
+        let first = rules.iter().find(|found| extent(found) != RuleExtent::None)?;
+        (extent(first) == RuleExtent::All).then_some(first.class)
     }
 
     /// Like [`RequestClassifier::classify`], but returns an index below [`RequestClassifier::len`].

@@ -131,6 +131,20 @@ impl FlowSchema {
     pub(crate) fn covers(&self, rule: usize, attributes: &RequestDigest<'_>) -> bool {
         self.rules.get(rule).is_some_and(|rule| rule.covers(attributes))
     }
+
+    /// The extent to which the rule with this index matches the requests of its subjects: those for resources, or the others.
+    pub(crate) fn extent(&self, rule: usize, is_resource: bool) -> RuleExtent {
+        self.rules.get(rule).map_or(RuleExtent::None, |rule| rule.extent(is_resource))
+    }
+}
+
+/// How many requests a rule matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RuleExtent {
+    None,
+    /// It depends on the request.
+    Some,
+    All,
 }
 
 #[derive(Clone, Debug)]
@@ -232,6 +246,19 @@ impl FlowSchemaRule {
         self.subjects.iter().any(|subject| subject.matches(user))
     }
 
+    fn extent(&self, is_resource: bool) -> RuleExtent {
+        let (is_empty, matches_all) = if is_resource {
+            (self.resources.is_empty(), self.resources.iter().any(ResourceRule::matches_all))
+        } else {
+            (self.others.is_empty(), self.others.iter().any(NonResourceRule::matches_all))
+        };
+        match (is_empty, matches_all) {
+            (true, _) => RuleExtent::None,
+            (_, true) => RuleExtent::All,
+            _ => RuleExtent::Some,
+        }
+    }
+
     fn covers(&self, attributes: &RequestDigest<'_>) -> bool {
         if attributes.is_resource {
             self.resources.iter().any(|rule| rule.matches(attributes))
@@ -262,6 +289,12 @@ impl ResourceRule {
         }
     }
 
+    fn matches_all(&self) -> bool {
+        matches!((&self.verbs, &self.groups, &self.namespaces), (Names::All, Names::All, Names::All))
+            && self.resources.is_none()
+            && self.cluster_scope
+    }
+
     fn matches(&self, attributes: &RequestDigest<'_>) -> bool {
         let is_named = |(resource, subresource): &(Str, Str)| {
             resource == attributes.resource && subresource == attributes.subresource
@@ -289,6 +322,10 @@ impl NonResourceRule {
             urls: (!urls.contains(&"*"))
                 .then(|| urls.iter().map(|url| (Str::from(*url), below(url))).collect()),
         }
+    }
+
+    fn matches_all(&self) -> bool {
+        matches!(self.verbs, Names::All) && self.urls.is_none()
     }
 
     fn matches(&self, attributes: &RequestDigest<'_>) -> bool {

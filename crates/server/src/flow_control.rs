@@ -277,12 +277,15 @@ impl FlowControl {
         let is_light = request.is_light();
         let SeatRequest { state, caller, info, query, arrived, deadline, has_body: _, gone } = request;
         let in_force = Arc::clone(self.in_force.load().get());
-        let digest = request_digest(caller, info);
-        let assignment = Assignment { index: in_force.configuration.index(&digest), in_force };
+        let classifier = &in_force.configuration;
+        let index = classifier.index_of_all(caller, info.is_resource);
+        let index = index.unwrap_or_else(|| classifier.index(&request_digest(caller, info)));
+        let assignment = Assignment { in_force, index };
         let class = assignment.class();
-        if is_light && let Some(fast) = class.enter_fast_path(self.now(), self.shared.present.estimate()) {
+        if is_light && let Some(fast) = class.enter_fast_path(arrived, self.shared.present.estimate()) {
             return Ok(FairSeat::new(assignment, Hold::Fast(fast), true, gone));
         }
+        let digest = request_digest(caller, info);
         let (distinguisher, hash) = class.flow_of(&digest);
         let (work, watches) = estimate::work(state, info, query, &self.watches, class.level.max_seats());
         let is_watch = info.verb == "watch";

@@ -1,4 +1,4 @@
-use authn::User;
+use authn::{Caller, InternalIdentity, User};
 
 use super::*;
 use crate::objects::RequestDigest;
@@ -181,4 +181,60 @@ fn classification_depends_on_groups_and_on_the_schemas_of_the_configuration() {
         assert_eq!(without.classify(&get_pods(&alice)).schema.name, CATCH_ALL);
         assert_eq!(without.classify(&get_pods(&master)).schema.name, EXEMPT);
     }
+}
+
+/// Requests of a user that bootstrap flow schemas tell apart.
+fn requests(user: &User) -> Vec<RequestDigest<'_>> {
+    let resource = |verb, group, resource, namespace| RequestDigest {
+        user,
+        is_resource: true,
+        verb,
+        group,
+        resource,
+        subresource: "",
+        namespace,
+        path: "",
+    };
+    let page = |path| RequestDigest { is_resource: false, path, ..resource("get", "", "", "") };
+    vec![
+        get_pods(user),
+        resource("update", "coordination.k8s.io", "leases", "kube-system"),
+        resource("get", "", "nodes", ""),
+        resource("create", "", "events", "default"),
+        page("/healthz"),
+        page("/version"),
+    ]
+}
+
+#[test]
+fn the_class_of_all_requests_is_the_class_of_each() {
+    let (mut controller, classifier) = configured();
+    let account = |namespace, name| InternalIdentity::ServiceAccount { namespace, name };
+    let callers = [
+        InternalIdentity::ApiServer,
+        InternalIdentity::Scheduler,
+        account("default", "web"),
+        account("kube-system", "endpoint-controller"),
+    ]
+    .map(Caller::internal);
+    let classes_of_all = |classifier: &RequestClassifier<Silent>| -> Vec<[Option<usize>; 2]> {
+        let found = callers.iter().map(|caller| {
+            let classes = [true, false].map(|is_resource| classifier.index_of_all(caller, is_resource));
+            for request in requests(caller.user()) {
+                let of_all = if request.is_resource { classes[0] } else { classes[1] };
+                assert!(of_all.is_none_or(|class| class == classifier.index(&request)), "{request:?}");
+            }
+            classes
+        });
+        found.collect()
+    };
+    let known = |classes: &[[Option<usize>; 2]]| {
+        classes.iter().map(|of| of.map(|class| class.is_some())).collect::<Vec<_>>()
+    };
+    // Health pages have a flow schema of their own; leases of controllers and schedulers, too.
+    let expected = [[true, true], [false, false], [true, false], [false, false]];
+    assert_eq!(known(&classes_of_all(&classifier)), expected);
+    // Each thread remembers the classes of a caller, but not beyond the configuration that they belong to.
+    let without = controller.configure(Duration::from_secs(1), Vec::new(), Vec::new()).classifier;
+    assert_ne!(classes_of_all(&without), classes_of_all(&classifier));
 }

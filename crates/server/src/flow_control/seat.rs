@@ -101,7 +101,7 @@ impl FairSeat {
             }
             Hold::LeftFastPath => {
                 let shared = self.assignment.shared();
-                let seat = self.assignment.class().enter_fast_path(shared.now(), shared.present.estimate());
+                let seat = self.assignment.class().enter_fast_path(Instant::now(), shared.present.estimate());
                 self.hold = seat.map_or(Hold::LeftFastPath, Hold::Fast);
                 matches!(self.hold, Hold::Fast(_))
             }
@@ -207,7 +207,7 @@ impl FairSeat {
 
     fn leave_fast_path(&self, seat: FastSeat) {
         let (class, shared) = (self.assignment.class(), self.assignment.shared());
-        class.leave_fast_path(shared.now(), seat);
+        class.leave_fast_path(Instant::now(), seat, shared.epoch);
         if class.level.is_quiescing() {
             shared.changed.notify_one();
         }
