@@ -30,6 +30,11 @@ impl Operation {
             Operation::Connect => "CONNECT",
         }
     }
+
+    /// True for the operations that write an object: create and update.
+    pub fn is_write(self) -> bool {
+        matches!(self, Operation::Create | Operation::Update)
+    }
 }
 
 /// The request attributes of admission. Compare `authz::AuthorizationAttributes`, which authorization sees.
@@ -110,6 +115,16 @@ impl AdmissionAttributes<'_> {
     /// Whether the request is for this resource itself, not a subresource of it.
     pub fn is_resource(&self, group: &str, resource: &str) -> bool {
         self.resource.group == group && self.resource.resource == resource && self.subresource.is_empty()
+    }
+
+    /// Whether the request creates an object of this resource.
+    pub fn creates(&self, group: &str, resource: &str) -> bool {
+        self.operation == Operation::Create && self.is_resource(group, resource)
+    }
+
+    /// Whether the request creates or updates an object of this resource, not through a subresource.
+    pub fn writes(&self, group: &str, resource: &str) -> bool {
+        self.operation.is_write() && self.is_resource(group, resource)
     }
 }
 

@@ -51,20 +51,27 @@ struct PluginDeclaration {
     make: fn(&ChainConfig) -> Option<ChainPlugin>,
 }
 
+/// Declares a built-in plugin. `$link` makes a `ChainPlugin` of it.
+macro_rules! built_in {
+    ($link:expr, $name:ident, $on:expr, $make:expr) => {
+        PluginDeclaration {
+            name: stringify!($name),
+            on: $on,
+            make: |stages| {
+                let make: fn(&PluginSettings) -> $name = $make;
+                Some($link(make(&stages.settings)))
+            },
+        }
+    };
+}
+
 /// Declares a built-in plugin that decides synchronously.
 macro_rules! plugin {
     ($name:ident, $on:expr) => {
         plugin!($name, $on, |_| $name)
     };
     ($name:ident, $on:expr, $make:expr) => {
-        PluginDeclaration {
-            name: stringify!($name),
-            on: $on,
-            make: |stages| {
-                let make: fn(&PluginSettings) -> $name = $make;
-                Some(ChainPlugin::Plugin(Box::new(make(&stages.settings))))
-            },
-        }
+        built_in!(|plugin| ChainPlugin::Plugin(Box::new(plugin)), $name, $on, $make)
     };
 }
 
@@ -74,14 +81,7 @@ macro_rules! waiting {
         waiting!($name, $on, |_| $name)
     };
     ($name:ident, $on:expr, $make:expr) => {
-        PluginDeclaration {
-            name: stringify!($name),
-            on: $on,
-            make: |stages| {
-                let make: fn(&PluginSettings) -> $name = $make;
-                Some(ChainPlugin::Async(Arc::new(make(&stages.settings))))
-            },
-        }
+        built_in!(|plugin| ChainPlugin::Async(Arc::new(plugin)), $name, $on, $make)
     };
 }
 

@@ -81,7 +81,7 @@ impl<'a> RequestContext<'a> {
     /// The object whose labels a namespace selector is matched with. While a namespace is written, this is
     /// the new namespace.
     pub(super) fn selected_namespace(&self) -> Result<&Value, Status> {
-        let written = matches!(self.attributes.operation, Operation::Create | Operation::Update);
+        let written = self.attributes.operation.is_write();
         if written
             && self.attributes.resource.resource == "namespaces"
             && self.attributes.subresource.is_empty()

@@ -2,7 +2,7 @@
 //! approving, signing or attesting for a signer requires a permission for that signer, and a client
 //! certificate for `system:masters` cannot be requested.
 
-use api::{Status, field};
+use api::{Status, field, meta};
 use authn::User;
 use value::{Str, Value};
 
@@ -43,14 +43,8 @@ impl AsyncPlugin for CertificateApproval {
         let Some(old) = attributes.old_object.stored().filter(|_| about) else { return admit() };
         // The signer of the stored request counts: the update could name another.
         let signer = signer(old);
-        Box::pin(async move {
-            if may_use_signer(attributes.user, cluster, "approve", signer).await {
-                return Ok(());
-            }
-            let why =
-                format!("user not permitted to approve requests with signerName {}", field::quote(signer));
-            Err(attributes.refuse(object.stored(), why))
-        })
+        let permission = SignerPermission { verb: "approve", action: "approve requests with", signer };
+        Box::pin(permission.require(attributes, object.stored(), cluster))
     }
 }
 
@@ -70,13 +64,8 @@ impl AsyncPlugin for CertificateSigning {
             return admit();
         }
         let signer = signer(old);
-        Box::pin(async move {
-            if may_use_signer(attributes.user, cluster, "sign", signer).await {
-                return Ok(());
-            }
-            let why = format!("user not permitted to sign requests with signerName {}", field::quote(signer));
-            Err(attributes.refuse(Some(new), why))
-        })
+        let permission = SignerPermission { verb: "sign", action: "sign requests with", signer };
+        Box::pin(permission.require(attributes, Some(new), cluster))
     }
 }
 
@@ -94,16 +83,11 @@ impl AsyncPlugin for ClusterTrustBundleAttest {
         let signer = signer(new);
         let old = attributes.old_object.stored();
         // Updates by the garbage collector or the storage version migrator need no permission for the signer.
-        if signer.is_empty() || old.is_some_and(|old| super::only_garbage_collector_fields_differ(new, old)) {
+        if signer.is_empty() || old.is_some_and(|old| meta::differ_only_in_gc_fields(new, old)) {
             return admit();
         }
-        Box::pin(async move {
-            if may_use_signer(attributes.user, cluster, "attest", signer).await {
-                return Ok(());
-            }
-            let why = format!("user not permitted to attest for signerName {}", field::quote(signer));
-            Err(attributes.refuse(Some(new), why))
-        })
+        let permission = SignerPermission { verb: "attest", action: "attest for", signer };
+        Box::pin(permission.require(attributes, Some(new), cluster))
     }
 }
 
@@ -128,6 +112,28 @@ impl Plugin for CertificateSubjectRestriction {
             return Err(attributes.refuse(object, why));
         }
         Ok(())
+    }
+}
+
+/// A permission for a signer, and how the error names it.
+struct SignerPermission<'a> {
+    verb: &'static str,
+    action: &'static str,
+    signer: &'a str,
+}
+
+impl SignerPermission<'_> {
+    async fn require(
+        self,
+        attributes: &AdmissionAttributes<'_>,
+        object: Option<&Value>,
+        cluster: &dyn ClusterView,
+    ) -> Result<(), Status> {
+        if may_use_signer(attributes.user, cluster, self.verb, self.signer).await {
+            return Ok(());
+        }
+        let (action, signer) = (self.action, field::quote(self.signer));
+        Err(attributes.refuse(object, format!("user not permitted to {action} signerName {signer}")))
     }
 }
 

@@ -6,11 +6,7 @@ use std::sync::Arc;
 use api::{Status, meta};
 use value::Value;
 
-use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
-
-/// The annotation that named a claim's class before the field existed.
-pub(crate) const CLAIM_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
-const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Plugin};
 
 /// Sets the storage class of claims.
 #[derive(Debug)]
@@ -20,6 +16,58 @@ pub struct DefaultStorageClass;
 #[derive(Debug)]
 pub struct DefaultIngressClass;
 
+/// How objects of a resource name their class, and which class is the default.
+struct ClassReference {
+    /// The group and resource of the objects.
+    objects: (&'static str, &'static str),
+    /// The field of `spec` that names the class.
+    field: &'static str,
+    /// The annotation that named it before the field existed.
+    annotation: &'static str,
+    /// The group and resource of the classes.
+    classes: (&'static str, &'static str),
+    /// The annotations of which a default class has one.
+    marks: &'static [&'static str],
+}
+
+const STORAGE_CLASS: ClassReference = ClassReference {
+    objects: ("", "persistentvolumeclaims"),
+    field: "storageClassName",
+    annotation: meta::STORAGE_CLASS,
+    classes: ("storage.k8s.io", "storageclasses"),
+    marks: &[
+        "storageclass.kubernetes.io/is-default-class",
+        "storageclass.beta.kubernetes.io/is-default-class",
+    ],
+};
+
+const INGRESS_CLASS: ClassReference = ClassReference {
+    objects: ("networking.k8s.io", "ingresses"),
+    field: "ingressClassName",
+    annotation: "kubernetes.io/ingress.class",
+    classes: ("networking.k8s.io", "ingressclasses"),
+    marks: &["ingressclass.kubernetes.io/is-default-class"],
+};
+
+impl ClassReference {
+    /// Sets the default class on a new object that names none.
+    fn set_default(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: &mut Value,
+        cluster: &dyn ClusterView,
+    ) {
+        if !attributes.creates(self.objects.0, self.objects.1) {
+            return;
+        }
+        let named = object.at(&["spec", self.field]).is_some()
+            || object.at(&["metadata", "annotations", self.annotation]).is_some();
+        if !named && let Some(class) = default(cluster.list(self.classes.0, self.classes.1, ""), self.marks) {
+            object.set_at(&["spec", self.field], meta::name(&class));
+        }
+    }
+}
+
 impl Plugin for DefaultStorageClass {
     fn mutate(
         &self,
@@ -28,19 +76,7 @@ impl Plugin for DefaultStorageClass {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let new = attributes.operation == Operation::Create;
-        if !new || !attributes.is_resource("", "persistentvolumeclaims") {
-            return Ok(());
-        }
-        let named = object.at(&["spec", "storageClassName"]).is_some()
-            || object.at(&["metadata", "annotations", CLAIM_CLASS]).is_some();
-        let marks = [
-            "storageclass.kubernetes.io/is-default-class",
-            "storageclass.beta.kubernetes.io/is-default-class",
-        ];
-        if !named && let Some(class) = default(cluster.list("storage.k8s.io", "storageclasses", ""), &marks) {
-            object.set_at(&["spec", "storageClassName"], meta::name(&class));
-        }
+        STORAGE_CLASS.set_default(attributes, object, cluster);
         Ok(())
     }
 }
@@ -53,18 +89,7 @@ impl Plugin for DefaultIngressClass {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let new = attributes.operation == Operation::Create;
-        if !new || !attributes.is_resource("networking.k8s.io", "ingresses") {
-            return Ok(());
-        }
-        let named = object.at(&["spec", "ingressClassName"]).is_some()
-            || object.at(&["metadata", "annotations", INGRESS_CLASS]).is_some();
-        let marks = ["ingressclass.kubernetes.io/is-default-class"];
-        if !named
-            && let Some(class) = default(cluster.list("networking.k8s.io", "ingressclasses", ""), &marks)
-        {
-            object.set_at(&["spec", "ingressClassName"], meta::name(&class));
-        }
+        INGRESS_CLASS.set_default(attributes, object, cluster);
         Ok(())
     }
 }

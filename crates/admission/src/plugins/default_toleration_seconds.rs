@@ -4,7 +4,7 @@ use api::Status;
 use value::Value;
 
 use super::taint_nodes_by_condition::NOT_READY;
-use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Plugin};
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
@@ -24,8 +24,7 @@ impl Plugin for DefaultTolerationSeconds {
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
-        if !writes || !attributes.is_resource("", "pods") {
+        if !attributes.writes("", "pods") {
             return Ok(());
         }
         let [tolerates_not_ready, tolerates_unreachable] = [NOT_READY, UNREACHABLE].map(|taint| {

@@ -10,7 +10,7 @@ use api::{FieldError, Status};
 use value::{Path, Str, Value};
 
 use crate::configuration::document::ConfigDocument;
-use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Plugin};
 
 const GROUP: &str = "eventratelimit.admission.k8s.io";
 /// The location of Go's scheme for this kind, which is part of its error messages.
@@ -176,8 +176,7 @@ impl Plugin for EventRateLimit {
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let written = matches!(attributes.operation, Operation::Create | Operation::Update);
-        if !written || attributes.dry_run || !attributes.is_kind("", "Event") {
+        if !attributes.operation.is_write() || attributes.dry_run || !attributes.is_kind("", "Event") {
             return Ok(());
         }
         let now = (self.clock)();

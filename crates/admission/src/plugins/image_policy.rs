@@ -12,9 +12,7 @@ use authz::webhook::{ReviewTransport, WebhookFailure, decode_object};
 use value::{Map, Str, TtlCache, Value, format_smolstr, write};
 
 use crate::configuration::document::ConfigDocument;
-use crate::{
-    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, Operation, VersionedObject,
-};
+use crate::{AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, VersionedObject};
 
 const VERSION: &str = "imagepolicy.k8s.io/v1alpha1";
 const KIND: &str = "ImageReview";
@@ -298,11 +296,11 @@ impl AsyncPlugin for ImagePolicyWebhook {
         _: &'a dyn ClusterView,
         notes: &'a mut AdmissionNotes,
     ) -> BoxFuture<'a, Result<(), Status>> {
-        let written = matches!(attributes.operation, Operation::Create | Operation::Update);
-        let about = matches!(attributes.subresource.as_str(), "" | "ephemeralcontainers")
+        let about = attributes.operation.is_write()
+            && matches!(attributes.subresource.as_str(), "" | "ephemeralcontainers")
             && attributes.resource.group.is_empty()
             && attributes.resource.resource == "pods";
-        match object.stored().filter(|_| written && about) {
+        match object.stored().filter(|_| about) {
             None => Box::pin(std::future::ready(Ok(()))),
             Some(pod) => Box::pin(self.review(attributes, pod, notes)),
         }

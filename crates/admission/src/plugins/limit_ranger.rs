@@ -1,5 +1,7 @@
 //! LimitRanger: applies the defaults and enforces the bounds of a namespace's LimitRanges.
 
+use std::fmt::Display;
+
 use api::Status;
 use api::quantity::Quantity;
 use value::{Str, Value};
@@ -163,16 +165,10 @@ impl<'a> LimitRangeItem<'a> {
     }
 
     fn check(&self, requests: &Amounts, limits: &Amounts, errors: &mut Vec<String>) {
-        let item_type = self.item_type;
-        for (name, bound) in &self.min {
-            errors.extend(below(item_type, name, bound, requests.get(name), limits.get(name)));
-        }
-        for (name, bound) in &self.max {
-            errors.extend(above(item_type, name, bound, requests.get(name), limits.get(name)));
-        }
-        for (name, bound) in &self.ratio {
-            errors.extend(ratio_exceeded(item_type, name, bound, requests.get(name), limits.get(name)));
-        }
+        let bounded = |bounds| self.bounded(bounds, requests, limits);
+        errors.extend(bounded(&self.min).filter_map(BoundedUsage::below));
+        errors.extend(bounded(&self.max).filter_map(BoundedUsage::above));
+        errors.extend(bounded(&self.ratio).filter_map(BoundedUsage::ratio_exceeded));
     }
 
     fn check_claim(&self, claim: &Value, errors: &mut Vec<String>) {
@@ -180,95 +176,112 @@ impl<'a> LimitRangeItem<'a> {
             return;
         }
         let requests = amounts(claim.at(&["spec", "resources", "requests"]));
-        for (name, bound) in &self.min {
-            errors.extend(below(self.item_type, name, bound, requests.get(name), None));
+        let limits = Amounts::new();
+        let bounded = |bounds| self.bounded(bounds, &requests, &limits);
+        errors.extend(bounded(&self.min).filter_map(BoundedUsage::below));
+        errors.extend(bounded(&self.max).filter_map(BoundedUsage::request_above));
+    }
+
+    /// The usage of each resource in `bounds`.
+    fn bounded<'u>(
+        &'u self,
+        bounds: &'u Amounts,
+        requests: &'u Amounts,
+        limits: &'u Amounts,
+    ) -> impl Iterator<Item = BoundedUsage<'u>> {
+        bounds.iter().map(|(name, bound)| BoundedUsage {
+            item_type: self.item_type,
+            name,
+            bound,
+            request: requests.get(name),
+            limit: limits.get(name),
+        })
+    }
+}
+
+/// Request and limit of one resource, and the bound that a LimitRange sets for it.
+struct BoundedUsage<'a> {
+    item_type: &'a str,
+    /// The name of the resource.
+    name: &'a str,
+    bound: &'a Quantity,
+    request: Option<&'a Quantity>,
+    limit: Option<&'a Quantity>,
+}
+
+impl BoundedUsage<'_> {
+    /// Request, limit and bound in the same unit: thousandths if all three fit.
+    fn comparable(&self) -> (i64, i64, i64) {
+        let whole = |amount: Option<&Quantity>| amount.map_or(0, Quantity::value);
+        let milli = |amount: Option<&Quantity>| amount.map_or(0, Quantity::milli_value);
+        let three = (whole(self.request), whole(self.limit), self.bound.value());
+        if three.0 <= MAX_MILLI && three.1 <= MAX_MILLI && three.2 <= MAX_MILLI {
+            return (milli(self.request), milli(self.limit), self.bound.milli_value());
         }
-        for (name, bound) in &self.max {
-            errors.extend(above_request(self.item_type, name, bound, requests.get(name)));
+        three
+    }
+
+    /// The error if the usage is below the bound.
+    fn below(self) -> Option<String> {
+        let (requested, limited, bounded) = self.comparable();
+        let Some(request) = self.request else {
+            return Some(self.error("minimum", ".  No request is specified"));
+        };
+        if requested < bounded {
+            return Some(self.error("minimum", format_args!(", but request is {request}")));
         }
+        let limit = self.limit.filter(|_| limited < bounded)?;
+        Some(self.error("minimum", format_args!(", but limit is {limit}")))
     }
-}
 
-/// Request, limit and bound in the same unit: thousandths if all three fit.
-fn comparable(request: Option<&Quantity>, limit: Option<&Quantity>, bound: &Quantity) -> (i64, i64, i64) {
-    let whole = |amount: Option<&Quantity>| amount.map_or(0, Quantity::value);
-    let milli = |amount: Option<&Quantity>| amount.map_or(0, Quantity::milli_value);
-    let three = (whole(request), whole(limit), bound.value());
-    if three.0 <= MAX_MILLI && three.1 <= MAX_MILLI && three.2 <= MAX_MILLI {
-        return (milli(request), milli(limit), bound.milli_value());
+    /// The error if the request is above the bound. Claims have no limits.
+    fn request_above(self) -> Option<String> {
+        let (requested, _, bounded) = self.comparable();
+        let Some(request) = self.request else {
+            return Some(self.error("maximum", ".  No request is specified"));
+        };
+        (requested > bounded).then(|| self.error("maximum", format_args!(", but request is {request}")))
     }
-    three
-}
 
-fn below(
-    item_type: &str,
-    name: &str,
-    bound: &Quantity,
-    request: Option<&Quantity>,
-    limit: Option<&Quantity>,
-) -> Option<String> {
-    let (requested, limited, bounded) = comparable(request, limit, bound);
-    let Some(request) = request else {
-        return Some(format!("minimum {name} usage per {item_type} is {bound}.  No request is specified"));
-    };
-    if requested < bounded {
-        return Some(format!("minimum {name} usage per {item_type} is {bound}, but request is {request}"));
+    /// The error if the usage is above the bound.
+    fn above(self) -> Option<String> {
+        let (requested, limited, bounded) = self.comparable();
+        let Some(limit) = self.limit else {
+            return Some(self.error("maximum", ".  No limit is specified"));
+        };
+        if limited > bounded {
+            return Some(self.error("maximum", format_args!(", but limit is {limit}")));
+        }
+        let request = self.request.filter(|_| requested > bounded)?;
+        Some(self.error("maximum", format_args!(", but request is {request}")))
     }
-    let limit = limit.filter(|_| limited < bounded)?;
-    Some(format!("minimum {name} usage per {item_type} is {bound}, but limit is {limit}"))
-}
 
-fn above_request(
-    item_type: &str,
-    name: &str,
-    bound: &Quantity,
-    request: Option<&Quantity>,
-) -> Option<String> {
-    let (requested, _, bounded) = comparable(request, None, bound);
-    let Some(request) = request else {
-        return Some(format!("maximum {name} usage per {item_type} is {bound}.  No request is specified"));
-    };
-    (requested > bounded)
-        .then(|| format!("maximum {name} usage per {item_type} is {bound}, but request is {request}"))
-}
+    /// An error about a minimum or maximum.
+    fn error(&self, which: &str, why: impl Display) -> String {
+        format!("{which} {} usage per {} is {}{why}", self.name, self.item_type, self.bound)
+    }
 
-fn above(
-    item_type: &str,
-    name: &str,
-    bound: &Quantity,
-    request: Option<&Quantity>,
-    limit: Option<&Quantity>,
-) -> Option<String> {
-    let (requested, limited, bounded) = comparable(request, limit, bound);
-    let Some(limit) = limit else {
-        return Some(format!("maximum {name} usage per {item_type} is {bound}.  No limit is specified"));
-    };
-    if limited > bounded {
-        return Some(format!("maximum {name} usage per {item_type} is {bound}, but limit is {limit}"));
+    /// The error if the limit is too many times the request.
+    #[expect(clippy::cast_precision_loss, reason = "Kubernetes compares these ratios as floats")]
+    fn ratio_exceeded(self) -> Option<String> {
+        let (requested, limited, _) = self.comparable();
+        let BoundedUsage { item_type, name, bound, request, limit } = self;
+        let refuse = |why: &str| {
+            Some(format!("{name} max limit to request ratio per {item_type} is {bound}, but {why}"))
+        };
+        if request.is_none() || requested == 0 {
+            return refuse("no request is specified or request is 0");
+        }
+        if limit.is_none() || limited == 0 {
+            return refuse("no limit is specified or limit is 0");
+        }
+        let ratio = limited as f64 / requested as f64;
+        let whole = bound.value();
+        let over = if whole <= MAX_MILLI {
+            ratio * 1000.0 > bound.milli_value() as f64
+        } else {
+            ratio > whole as f64
+        };
+        if over { refuse(&format!("provided ratio is {ratio:.6}")) } else { None }
     }
-    let request = request.filter(|_| requested > bounded)?;
-    Some(format!("maximum {name} usage per {item_type} is {bound}, but request is {request}"))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "Kubernetes compares these ratios as floats")]
-fn ratio_exceeded(
-    item_type: &str,
-    name: &str,
-    bound: &Quantity,
-    request: Option<&Quantity>,
-    limit: Option<&Quantity>,
-) -> Option<String> {
-    let (requested, limited, _) = comparable(request, limit, bound);
-    let begin = format!("{name} max limit to request ratio per {item_type} is {bound}, but");
-    if request.is_none() || requested == 0 {
-        return Some(format!("{begin} no request is specified or request is 0"));
-    }
-    if limit.is_none() || limited == 0 {
-        return Some(format!("{begin} no limit is specified or limit is 0"));
-    }
-    let ratio = limited as f64 / requested as f64;
-    let whole = bound.value();
-    let over =
-        if whole <= MAX_MILLI { ratio * 1000.0 > bound.milli_value() as f64 } else { ratio > whole as f64 };
-    over.then(|| format!("{begin} provided ratio is {ratio:.6}"))
 }

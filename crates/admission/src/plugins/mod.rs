@@ -51,7 +51,12 @@ pub use small_plugins::{
 };
 pub use taint_nodes_by_condition::TaintNodesByCondition;
 
+use std::sync::Arc;
+
+use api::{GroupResource, Status};
 use value::Value;
+
+use crate::{AdmissionAttributes, ClusterView};
 
 /// Appends to the list at `keys`, which is created if absent.
 fn append(object: &mut Value, keys: &[&str], item: Value) {
@@ -62,14 +67,9 @@ fn append(object: &mut Value, keys: &[&str], item: Value) {
     }
 }
 
-/// Whether two objects differ only in fields that the garbage collector changes.
-fn only_garbage_collector_fields_differ(new: &Value, old: &Value) -> bool {
-    let bare = |object: &Value| {
-        let mut object = object.clone();
-        for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {
-            object.remove_at(&["metadata", field]);
-        }
-        object
-    };
-    bare(new) == bare(old)
+/// The namespace of the request; 404 if it does not exist.
+fn namespace(attributes: &AdmissionAttributes<'_>, cluster: &dyn ClusterView) -> Result<Arc<Value>, Status> {
+    let name = attributes.namespace.as_str();
+    let found = cluster.object("", "namespaces", "", name);
+    found.ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), name))
 }

@@ -1,7 +1,7 @@
 //! NamespaceLifecycle: rejects creations in missing or terminating namespaces, and the deletion of system
 //! namespaces.
 
-use api::{GroupResource, Status, StatusCause};
+use api::{Status, StatusCause};
 use value::Value;
 
 use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
@@ -28,9 +28,7 @@ impl NamespaceLifecycle {
         if attributes.operation != Operation::Create || attributes.namespace.is_empty() || review {
             return Ok(());
         }
-        let Some(namespace) = cluster.object("", "namespaces", "", &attributes.namespace) else {
-            return Err(Status::not_found(&GroupResource::new("", "namespaces"), &attributes.namespace));
-        };
+        let namespace = super::namespace(attributes, cluster)?;
         if namespace.str_at(&["status", "phase"]) == Some("Terminating") {
             let name = &attributes.namespace;
             return Err(attributes.forbidden_because(

@@ -22,7 +22,7 @@ impl AsyncPlugin for OwnerReferencesPermissionEnforcement {
         cluster: &'a dyn ClusterView,
         _: &'a mut AdmissionNotes,
     ) -> BoxFuture<'a, Result<(), Status>> {
-        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
+        let writes = attributes.operation.is_write();
         // Kubelets update the status of pods with any owners.
         let exempt = attributes.resource.resource == "pods"
             && attributes.resource.group.is_empty()

@@ -1,10 +1,10 @@
 //! PersistentVolumeClaimResize: a claim may grow only if it is bound and its storage class allows expansion.
 
 use api::Status;
+use api::meta::storage_class;
 use api::quantity::Quantity;
 use value::Value;
 
-use super::default_class::CLAIM_CLASS;
 use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
 #[derive(Debug)]
@@ -29,10 +29,10 @@ impl Plugin for PersistentVolumeClaimResize {
         if old.str_at(&["status", "phase"]) != Some("Bound") {
             return Err(attributes.refuse(object, "Only bound persistent volume claims can be expanded"));
         }
-        let expandable = !class(new).is_empty()
-            && class(new) == class(old)
+        let expandable = !storage_class(new).is_empty()
+            && storage_class(new) == storage_class(old)
             && cluster
-                .object("storage.k8s.io", "storageclasses", "", class(new))
+                .object("storage.k8s.io", "storageclasses", "", storage_class(new))
                 .is_some_and(|class| class.bool_at(&["allowVolumeExpansion"]) == Some(true));
         if !expandable {
             return Err(attributes.refuse(
@@ -49,11 +49,4 @@ fn size(claim: &Value) -> Quantity {
         .str_at(&["spec", "resources", "requests", "storage"])
         .and_then(|text| Quantity::parse(text).ok())
         .unwrap_or(Quantity::ZERO)
-}
-
-fn class(claim: &Value) -> &str {
-    claim
-        .str_at(&["metadata", "annotations", CLAIM_CLASS])
-        .or_else(|| claim.str_at(&["spec", "storageClassName"]))
-        .unwrap_or_default()
 }

@@ -1,14 +1,13 @@
 //! PodNodeSelector and PodTolerationRestriction: restrict the nodes of a namespace's pods. Off by default.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use api::validation::fields::At;
-use api::{GroupResource, Status, meta};
+use api::{Status, meta};
 use value::{Str, Value, json};
 
 use super::resource_quota::is_best_effort;
-use super::tolerations;
+use super::{namespace, tolerations};
 use crate::configuration::document::ConfigDocument;
 use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
@@ -32,12 +31,6 @@ pub struct PodTolerationRestriction {
     pub default: Vec<Value>,
     /// The configuration's `whitelist`, for namespaces without the annotation.
     pub allowed: Vec<Value>,
-}
-
-fn namespace(attributes: &AdmissionAttributes<'_>, cluster: &dyn ClusterView) -> Result<Arc<Value>, Status> {
-    let name = attributes.namespace.as_str();
-    let found = cluster.object("", "namespaces", "", name);
-    found.ok_or_else(|| Status::not_found(&GroupResource::new("", "namespaces"), name))
 }
 
 /// Parses a node selector such as `a=b,c=d`.
@@ -123,7 +116,7 @@ impl Plugin for PodNodeSelector {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        if attributes.operation != Operation::Create || !attributes.is_resource("", "pods") {
+        if !attributes.creates("", "pods") {
             return Ok(());
         }
         self.check(attributes, pod, cluster)?;
@@ -140,8 +133,7 @@ impl Plugin for PodNodeSelector {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let about = attributes.operation == Operation::Create && attributes.is_resource("", "pods");
-        match pod.filter(|_| about) {
+        match pod.filter(|_| attributes.creates("", "pods")) {
             Some(pod) => self.check(attributes, pod, cluster),
             None => Ok(()),
         }
@@ -202,11 +194,6 @@ impl PodTolerationRestriction {
         Ok(PodTolerationRestriction { default, allowed })
     }
 
-    fn handles(attributes: &AdmissionAttributes<'_>) -> bool {
-        matches!(attributes.operation, Operation::Create | Operation::Update)
-            && attributes.is_resource("", "pods")
-    }
-
     fn check(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -240,7 +227,7 @@ impl Plugin for PodTolerationRestriction {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        if !Self::handles(attributes) {
+        if !attributes.writes("", "pods") {
             return Ok(());
         }
         let mut more = Vec::new();
@@ -269,7 +256,7 @@ impl Plugin for PodTolerationRestriction {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        match pod.filter(|_| Self::handles(attributes)) {
+        match pod.filter(|_| attributes.writes("", "pods")) {
             Some(pod) => self.check(attributes, pod, cluster),
             None => Ok(()),
         }

@@ -7,17 +7,13 @@ use api::Status;
 use value::Value;
 
 use super::tolerations;
-use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Plugin};
 use api::pod_resources::amounts;
 
 #[derive(Debug)]
 pub struct RuntimeClass;
 
 impl RuntimeClass {
-    fn handles(attributes: &AdmissionAttributes<'_>) -> bool {
-        attributes.operation == Operation::Create && attributes.is_resource("", "pods")
-    }
-
     fn class(
         attributes: &AdmissionAttributes<'_>,
         pod: &Value,
@@ -44,7 +40,7 @@ impl Plugin for RuntimeClass {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        if !Self::handles(attributes) {
+        if !attributes.creates("", "pods") {
             return Ok(());
         }
         let Some(class) = Self::class(attributes, pod, cluster)? else { return Ok(()) };
@@ -91,7 +87,7 @@ impl Plugin for RuntimeClass {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let Some(pod) = pod.filter(|_| Self::handles(attributes)) else { return Ok(()) };
+        let Some(pod) = pod.filter(|_| attributes.creates("", "pods")) else { return Ok(()) };
         let class = Self::class(attributes, pod, cluster)?;
         let given = pod.at(&["spec", "overhead"]);
         match class.as_deref().and_then(|class| class.get("overhead")) {

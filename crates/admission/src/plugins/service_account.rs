@@ -13,7 +13,6 @@ use crate::{
 };
 
 const DEFAULT: &str = "default";
-const MIRROR: &str = "kubernetes.io/config.mirror";
 const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 const VOLUME_PREFIX: &str = "kube-api-access-";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -44,7 +43,7 @@ impl ServiceAccount {
         cluster: &dyn ClusterView,
     ) -> Result<(), Status> {
         // The kubelet deletes a mirror pod that differs from the one it created.
-        if attributes.subresource.is_empty() && !is_mirror(pod) {
+        if attributes.subresource.is_empty() && !meta::is_mirror_pod(pod) {
             let name = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
             if name.is_empty() {
                 pod.set_at(&["spec", "serviceAccountName"], DEFAULT);
@@ -139,10 +138,6 @@ impl AsyncPlugin for ServiceAccount {
     }
 }
 
-fn is_mirror(pod: &Value) -> bool {
-    pod.at(&["metadata", "annotations", MIRROR]).is_some()
-}
-
 /// The pod's service account. Waits briefly for it to be created.
 async fn account(
     attributes: &AdmissionAttributes<'_>,
@@ -173,7 +168,7 @@ async fn check(
     cluster: &dyn ClusterView,
 ) -> Result<(), Status> {
     let new = attributes.subresource.is_empty();
-    if new && is_mirror(pod) {
+    if new && meta::is_mirror_pod(pod) {
         return check_mirror(pod).map_err(|why| attributes.refuse(Some(pod), why));
     }
     let account = account(attributes, pod, cluster).await?;

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use api::{FieldError, GroupResource, Status, meta};
+use api::pod_resources::is_extended;
+use api::{FieldError, Status, meta};
 use value::{Path, Value};
 
 use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
@@ -47,8 +48,7 @@ const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContain
 
 impl AlwaysPullImages {
     fn handles(attributes: &AdmissionAttributes<'_>, pod: &Value) -> bool {
-        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
-        if !writes || !attributes.is_resource("", "pods") {
+        if !attributes.writes("", "pods") {
             return false;
         }
         let Some(old) = attributes.old_object.stored() else { return true };
@@ -134,15 +134,11 @@ impl Plugin for NamespaceExists {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let namespace = attributes.namespace.as_str();
         let connects = attributes.operation == Operation::Connect;
-        if connects || namespace.is_empty() || attributes.is_kind("", "Namespace") {
+        if connects || attributes.namespace.is_empty() || attributes.is_kind("", "Namespace") {
             return Ok(());
         }
-        match cluster.object("", "namespaces", "", namespace) {
-            Some(_) => Ok(()),
-            None => Err(Status::not_found(&GroupResource::new("", "namespaces"), namespace)),
-        }
+        super::namespace(attributes, cluster).map(drop)
     }
 }
 
@@ -158,8 +154,7 @@ impl Plugin for LimitPodHardAntiAffinityTopology {
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
-        let Some(pod) = pod.filter(|_| writes && attributes.is_resource("", "pods")) else { return Ok(()) };
+        let Some(pod) = pod.filter(|_| attributes.writes("", "pods")) else { return Ok(()) };
         let path = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
         for term in pod.list_at(&path) {
             let key = term.str_at(&["topologyKey"]).unwrap_or_default();
@@ -186,8 +181,7 @@ impl Plugin for DenyServiceExternalIPs {
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
-        let Some(service) = object.filter(|_| writes && attributes.is_resource("", "services")) else {
+        let Some(service) = object.filter(|_| attributes.writes("", "services")) else {
             return Ok(());
         };
         let addresses = service.list_at(&["spec", "externalIPs"]);
@@ -213,8 +207,7 @@ impl Plugin for ExtendedResourceToleration {
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
-        if !writes || !attributes.is_resource("", "pods") {
+        if !attributes.writes("", "pods") {
             return Ok(());
         }
         let containers = pod.list_at(&["spec", "containers"]).iter();
@@ -229,14 +222,6 @@ impl Plugin for ExtendedResourceToleration {
         }
         Ok(())
     }
-}
-
-/// Whether a resource is an extended one: its name has a domain other than `kubernetes.io`.
-pub(crate) fn is_extended(name: &str) -> bool {
-    name.contains('/')
-        && !name.contains("kubernetes.io/")
-        && !name.starts_with("requests.")
-        && api::names::is_qualified_name(&format!("requests.{name}")).is_empty()
 }
 
 fn tolerate(pod: &mut Value, resource: &str) {

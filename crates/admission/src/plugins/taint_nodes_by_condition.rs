@@ -3,7 +3,7 @@
 use api::Status;
 use value::{Map, Value};
 
-use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
+use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Plugin};
 
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
@@ -18,7 +18,7 @@ impl Plugin for TaintNodesByCondition {
         _: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        if attributes.operation != Operation::Create || !attributes.is_resource("", "nodes") {
+        if !attributes.creates("", "nodes") {
             return Ok(());
         }
         let is_it = |taint: &Value| {

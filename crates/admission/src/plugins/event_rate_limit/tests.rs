@@ -65,7 +65,7 @@ fn write(
     let kind = GroupVersionKind::new("", "v1", "Event");
     let attributes = AdmissionAttributes {
         user: &user,
-        operation: Operation::Create,
+        operation: crate::Operation::Create,
         kind: kind.clone(),
         stored_kind: kind,
         resource: GroupResource::new("", "events"),

@@ -68,7 +68,7 @@ fn ask(
     let kind = GroupVersionKind::new("", "v1", "Pod");
     let attributes = AdmissionAttributes {
         user: &user,
-        operation: Operation::Create,
+        operation: crate::Operation::Create,
         kind: kind.clone(),
         stored_kind: kind,
         resource: GroupResource::new("", resource),

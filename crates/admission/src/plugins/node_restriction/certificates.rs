@@ -7,7 +7,7 @@ use api::{Status, field, meta};
 use authn::names;
 use value::Value;
 
-use super::{MIRROR, NodeRequest};
+use super::NodeRequest;
 use crate::Operation;
 
 impl NodeRequest<'_, '_> {
@@ -77,7 +77,7 @@ impl NodeRequest<'_, '_> {
                 format!("pod {quoted_pod} is not running on node {node} named in the PodCertificateRequest");
             return Err(self.refuse(why));
         }
-        if pod.at(&["metadata", "annotations", MIRROR]).is_some() {
+        if meta::is_mirror_pod(&pod) {
             return Err(self.refuse(format!("pod {quoted_pod} is a mirror pod")));
         }
         Ok(pod)

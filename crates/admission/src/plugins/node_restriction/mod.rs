@@ -12,7 +12,6 @@ use value::Value;
 
 use crate::{AdmissionAttributes, AsyncPlugin, BoxFuture, ClusterView, MutatingRequest, Operation};
 
-const MIRROR: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";
 
 #[derive(Debug)]

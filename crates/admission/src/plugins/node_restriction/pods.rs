@@ -5,7 +5,7 @@ use api::{Status, field, meta};
 use value::Value;
 
 use super::super::pod_secrets;
-use super::{MIRROR, NodeRequest, is_empty};
+use super::{NodeRequest, is_empty};
 use crate::Operation;
 
 const EXTENDED: &[&str] = &["status", "extendedResourceClaimStatus"];
@@ -31,8 +31,8 @@ impl NodeRequest<'_, '_> {
     /// A kubelet may create only mirror pods.
     fn check_mirror(&self, pod: &Value) -> Result<(), Status> {
         let node_text = self.node_text();
-        if pod.at(&["metadata", "annotations", MIRROR]).is_none() {
-            let annotation = field::quote(MIRROR);
+        if !meta::is_mirror_pod(pod) {
+            let annotation = field::quote(meta::MIRROR_POD);
             let why =
                 format!("pod does not have {annotation} annotation, {node_text} can only create mirror pods");
             return Err(self.refuse(why));

@@ -57,6 +57,16 @@ impl<'a> MetricLabels<'a> {
     }
 }
 
+/// A pod, or the pod template of a workload resource, and the policy of its namespace.
+struct EvaluatedPod<'a> {
+    object: &'a Value,
+    policy: &'a NamespacePolicy,
+    /// Errors in the labels that the policy was read from.
+    label_errors: &'a [FieldError],
+    /// Whether violations of the `enforce` level are rejected. They are not in templates.
+    enforce: bool,
+}
+
 impl Plugin for PodSecurity {
     fn validate(
         &self,
@@ -66,7 +76,7 @@ impl Plugin for PodSecurity {
         notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
         let Some(object) = object else { return Ok(()) };
-        if !matches!(attributes.operation, Operation::Create | Operation::Update) {
+        if !attributes.operation.is_write() {
             return Ok(());
         }
         let resource = (attributes.resource.group.as_str(), attributes.resource.resource.as_str());
@@ -257,7 +267,8 @@ impl PodSecurity {
         {
             return Ok(());
         }
-        self.evaluate(attributes, &policy, &errors, pod, true, notes)
+        let pod = EvaluatedPod { object: pod, policy: &policy, label_errors: &errors, enforce: true };
+        self.evaluate(attributes, &pod, notes)
     }
 
     /// Workload resources are never rejected; they cause warnings and audit annotations.
@@ -286,25 +297,25 @@ impl PodSecurity {
         }
         if let Some(template) = template {
             // Cannot fail, because nothing is enforced.
-            self.evaluate(attributes, &policy, &errors, template, false, notes).ok();
+            let pod =
+                EvaluatedPod { object: template, policy: &policy, label_errors: &errors, enforce: false };
+            self.evaluate(attributes, &pod, notes).ok();
         }
     }
 
     fn evaluate(
         &self,
         attributes: &AdmissionAttributes<'_>,
-        policy: &NamespacePolicy,
-        errors: &[FieldError],
-        object: &Value,
-        enforce: bool,
+        pod: &EvaluatedPod<'_>,
         notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
+        let EvaluatedPod { object, policy, label_errors, enforce } = *pod;
         if exempts(&self.configuration.runtime_classes, runtime_class(object)) {
             self.exempt(attributes, "runtimeClass", notes);
             return Ok(());
         }
-        if !errors.is_empty() {
-            let why = format!("Failed to parse policy: {}", api::field::aggregate(errors));
+        if !label_errors.is_empty() {
+            let why = format!("Failed to parse policy: {}", api::field::aggregate(label_errors));
             notes.annotate(format!("{PREFIX}error"), why);
             self.count_error(attributes, false);
         }

@@ -4,10 +4,8 @@ use api::quantity::{Quantity, QuantityFormat};
 use api::{GroupResource, meta};
 use value::{Str, Value, format_smolstr};
 
-use super::super::default_class::CLAIM_CLASS;
-use super::super::small_plugins::is_extended;
 use crate::ClusterView;
-use api::pod_resources::{self, Amounts, add, amounts, raise};
+use api::pod_resources::{self, Amounts, add, amounts, is_extended, is_huge_page, is_native, raise};
 
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 const PER_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
@@ -63,8 +61,7 @@ impl QuotaEvaluator {
         match self {
             QuotaEvaluator::Pods => {
                 POD_RESOURCES.contains(&name)
-                    || name.starts_with("hugepages-")
-                    || name.starts_with("requests.hugepages-")
+                    || is_huge_page(name.strip_prefix("requests.").unwrap_or(name))
                     || is_extended_quota(name)
             }
             QuotaEvaluator::Services => SERVICE_RESOURCES.contains(&name),
@@ -131,8 +128,7 @@ fn number(count: i64) -> Quantity {
 }
 
 fn is_extended_quota(name: &str) -> bool {
-    let foreign = name.contains('/') && !name.contains("kubernetes.io/");
-    name.starts_with("requests.") && (foreign || name.starts_with(IMPLICIT_DEVICE_CLASS))
+    name.starts_with("requests.") && (!is_native(name) || name.starts_with(IMPLICIT_DEVICE_CLASS))
 }
 
 /// Whether a pod's compute resources are charged. They are not if it has finished, or is past its deletion
@@ -172,7 +168,7 @@ pub(crate) fn compute(requests: &Amounts, limits: &Amounts) -> Amounts {
         }
     }
     for (name, request) in requests {
-        if name.starts_with("hugepages-") {
+        if is_huge_page(name) {
             used.insert(name.clone(), request.clone());
             used.insert(format_smolstr!("requests.{name}"), request.clone());
         }
@@ -276,10 +272,7 @@ fn volume_claim(claim: &Value) -> Amounts {
         (Str::new_static("persistentvolumeclaims"), one()),
         (Str::new_static("count/persistentvolumeclaims"), one()),
     ]);
-    let class = claim
-        .str_at(&["metadata", "annotations", CLAIM_CLASS])
-        .or_else(|| claim.str_at(&["spec", "storageClassName"]))
-        .unwrap_or_default();
+    let class = meta::storage_class(claim);
     if !class.is_empty() {
         used.insert(format_smolstr!("{class}{STORAGE_CLASS}persistentvolumeclaims"), one());
     }
