@@ -253,7 +253,7 @@ impl World {
         };
         let calls = self.transport.calls.lock().unwrap();
         let names: Vec<&str> = calls.iter().map(|(name, ..)| name.as_str()).collect();
-        writeln!(out, "asked: {}", if names.is_empty() { "nobody".to_owned() } else { names.join(", ") })
+        writeln!(out, "called: {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") })
             .unwrap();
         for shown in request.list_at(&["show"]) {
             let keys: Vec<&str> = shown.as_str().unwrap().split('.').collect();
