@@ -49,7 +49,7 @@ func NewMiddleware(expected Expected, keys *KeyCache, mode Mode) (*Middleware, e
 // Counts are the numbers of accepted and rejected requests.
 func (m *Middleware) Counts() *Counts { return &m.counts }
 
-// Wrap puts the middleware in front of a handler, which reads the body as if nobody had.
+// Wrap puts the middleware in front of a handler, which can still read the whole body.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if m.mode == Off {

@@ -67,7 +67,7 @@ func reject(reason Reason, format string, arguments ...any) *Rejection {
 	return &Rejection{Reason: reason, Detail: fmt.Sprintf(format, arguments...)}
 }
 
-// excerpt is the beginning of a text that anybody may have written.
+// excerpt returns the beginning of an untrusted text.
 func excerpt(text string) string {
 	const most = 256
 	if len(text) <= most {

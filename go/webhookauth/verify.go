@@ -134,7 +134,7 @@ func (v *Verifier) authenticate(keys *KeySet, token string, now time.Time) (*Ide
 	if !ok {
 		return nil, reject(Malformed, "a claim of the wrong type")
 	}
-	// A token of another issuer is no reason to look for new keys. It is only refused for that here, and never believed.
+	// A token of another issuer is no reason to fetch new keys. This check can only reject a token, never accept one.
 	if !slices.Contains(v.expected.Issuers, claims.issuer) {
 		return nil, reject(Issuer, "the token's issuer is %q, but %q is expected", excerpt(claims.issuer), v.expected.Issuers)
 	}

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::Pending;
 use crate::keys::{FetchError, FetchKeys};
-use crate::tokens::{Issued, RequestToken, TokenCache, TokenError, Wanted};
+use crate::tokens::{Issued, RequestToken, TokenCache, TokenError, TokenProperties};
 use crate::verify::{
     ClientConfig, Configuration, Dialect, JWKS_PATH, JWKS_TYPE, KeySet, PROVIDER_PATH, Provider,
 };
@@ -52,7 +52,7 @@ impl WebhookTokens {
         configuration: &Configuration,
         webhook: &ClientConfig,
     ) -> Result<Arc<str>, TokenError> {
-        self.cache.token(&Wanted::new(configuration, webhook, self.group.clone())?).await
+        self.cache.token(&TokenProperties::new(configuration, webhook, self.group.clone())?).await
     }
 
     /// Drops the tokens of a deleted configuration, whatever its uid.
@@ -69,9 +69,9 @@ struct Account {
 }
 
 impl RequestToken for Account {
-    fn request<'a>(&'a self, wanted: &'a Wanted) -> Pending<'a, Result<Issued, TokenError>> {
+    fn request<'a>(&'a self, properties: &'a TokenProperties) -> Pending<'a, Result<Issued, TokenError>> {
         Box::pin(async move {
-            let body = wanted.to_request(self.dialect)?;
+            let body = properties.to_request(self.dialect)?;
             let answer = post(&self.client, &self.path, &body).await.map_err(|error| match error {
                 kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
                     TokenError::Refused(status.message.clone())
@@ -162,7 +162,7 @@ impl crate::layer::ReviewToken for TokenReviews {
             let asked = tokio::time::timeout(std::time::Duration::from_secs(5), asked).await;
             let unavailable = |detail: String| Rejection::new(Reason::ReviewUnavailable, detail);
             let answer = asked
-                .map_err(|_| unavailable("no answer in time".to_owned()))?
+                .map_err(|_| unavailable("the API server did not respond in time".to_owned()))?
                 .map_err(|error| unavailable(error.to_string()))?;
             let status = |pointer: &str| answer.pointer(&format!("/status/{pointer}"));
             let for_us = |list: &Value| {

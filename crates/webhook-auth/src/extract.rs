@@ -14,7 +14,7 @@ use crate::verify::{AdmissionRequest, Rejection, Verified};
 /// two.
 pub const MAX_REVIEW: usize = 8 * 1024 * 1024;
 
-/// A review whose caller may ask about it. `T` is the webhook's own type for `AdmissionReview`.
+/// A review whose caller has a token that is valid for it. `T` is the webhook's own type for `AdmissionReview`.
 #[derive(Clone, Debug)]
 pub struct Review<T> {
     /// The whole review, decoded as the webhook's own type.
@@ -36,10 +36,10 @@ pub enum Refused {
     #[error("the body could not be read, or is too long")]
     Body,
     /// The body is not an AdmissionReview.
-    #[error("the body is not an AdmissionReview that can be read")]
+    #[error("the body is not a valid AdmissionReview")]
     Malformed,
     /// The token is not valid for this request. The response does not contain the details of the rejection.
-    #[error("the caller may not ask about this")]
+    #[error("the token of the caller is not valid for this request")]
     Rejected(Rejection),
 }
 
@@ -70,7 +70,7 @@ where
         let body = Limited::new(body, MAX_REVIEW).collect().await.map_err(|_| Refused::Body)?.to_bytes();
         let request = AdmissionRequest::from_review(&body).map_err(|_| Refused::Malformed)?;
         let verified = authentication.check(&request).map_err(Refused::Rejected)?;
-        // Decoded only after the check: a review that the caller may not ask about is not processed further.
+        // Decoded only after the check: a review for which the token is not valid is not processed further.
         let review = serde_json::from_slice(&body).map_err(|_| Refused::Malformed)?;
         Ok(Review { review, request, verified })
     }

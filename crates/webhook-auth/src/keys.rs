@@ -35,7 +35,7 @@ pub enum FetchError {
     #[error("{0}")]
     Transport(String),
     /// The fetch took more than five seconds.
-    #[error("no answer in time")]
+    #[error("the issuer did not respond in time")]
     TimedOut,
 }
 

@@ -227,7 +227,7 @@ impl Shared {
     fn note(&self, rejection: &Rejection) {
         self.counts.reject(rejection.reason());
         let reason = rejection.reason().as_str();
-        tracing::warn!(reason, detail = rejection.detail(), mode = ?self.mode, "a caller was not believed");
+        tracing::warn!(reason, detail = rejection.detail(), mode = ?self.mode, "request rejected: the token of the caller was not accepted");
     }
 }
 

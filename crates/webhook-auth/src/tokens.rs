@@ -40,19 +40,19 @@ pub enum TokenError {
     #[error("the token request failed: {0}")]
     Failed(String),
     /// The `clientConfig` has neither a URL nor a service, or both.
-    #[error("the webhook has neither a url nor a service, or both")]
+    #[error("the clientConfig of the webhook must have either a url or a service")]
     NoAudience,
     /// The dialect does not support the core group.
-    #[error("the core group cannot be attested in this dialect")]
+    #[error("this dialect cannot name the core group in a token")]
     CoreGroup,
     /// The call was not made within a tokio runtime.
-    #[error("there is no runtime to ask in")]
+    #[error("no tokio runtime is running; call this from within one")]
     NoRuntime,
 }
 
 /// The properties of the requested token.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Wanted {
+pub struct TokenProperties {
     /// Kind, name and uid of the configuration.
     configuration: (crate::ConfigurationKind, String, String),
     audience: String,
@@ -60,7 +60,7 @@ pub struct Wanted {
     group: String,
 }
 
-impl Wanted {
+impl TokenProperties {
     /// A token for a webhook of this configuration, for calls about this API group.
     pub fn new(
         configuration: &Configuration,
@@ -69,7 +69,7 @@ impl Wanted {
     ) -> Result<Self, TokenError> {
         let Configuration { kind, name, uid } = configuration.clone();
         let audience = webhook.audience().ok_or(TokenError::NoAudience)?;
-        Ok(Wanted { configuration: (kind, name, uid), audience, group: group.into() })
+        Ok(TokenProperties { configuration: (kind, name, uid), audience, group: group.into() })
     }
 
     /// The audience of the token.
@@ -130,7 +130,7 @@ impl fmt::Debug for Issued {
 /// Requests tokens from the API server.
 pub trait RequestToken: Send + Sync + 'static {
     /// Requests a new token.
-    fn request<'a>(&'a self, wanted: &'a Wanted) -> Pending<'a, Result<Issued, TokenError>>;
+    fn request<'a>(&'a self, properties: &'a TokenProperties) -> Pending<'a, Result<Issued, TokenError>>;
 }
 
 /// Tokens that are renewed automatically. Clones share them. Requires a tokio runtime with timers.
@@ -141,7 +141,7 @@ pub struct TokenCache {
 
 struct Inner {
     source: Box<dyn RequestToken>,
-    entries: Mutex<BTreeMap<Wanted, Entry>>,
+    entries: Mutex<BTreeMap<TokenProperties, Entry>>,
 }
 
 type Outcome = Option<Result<(), TokenError>>;
@@ -167,12 +167,12 @@ impl TokenCache {
     }
 
     /// A valid token, cached or new. While a cached token is valid, failures to renew it are only logged.
-    pub async fn token(&self, wanted: &Wanted) -> Result<Arc<str>, TokenError> {
+    pub async fn token(&self, properties: &TokenProperties) -> Result<Arc<str>, TokenError> {
         let mut outcome = {
             let mut entries = self.inner.entries();
             let now = Instant::now();
-            make_room(&mut entries, wanted, now);
-            let entry = entries.entry(wanted.clone()).or_default();
+            make_room(&mut entries, properties, now);
+            let entry = entries.entry(properties.clone()).or_default();
             let serving = entry.held.as_ref().filter(|held| now + MARGIN < held.ends);
             if let Some(held) = serving {
                 let token = Arc::clone(&held.token);
@@ -180,13 +180,13 @@ impl TokenCache {
                 if now >= held.renew && entry.asking.is_none() && !paused {
                     // Renew in the background, because the cached token is still valid. Without a runtime,
                     // the next call tries again.
-                    let _ = self.ask(wanted, entry);
+                    let _ = self.ask(properties, entry);
                 }
                 return Ok(token);
             }
             match &entry.asking {
                 Some(outcome) => outcome.clone(),
-                None => self.ask(wanted, entry)?,
+                None => self.ask(properties, entry)?,
             }
         };
         let ended = outcome.wait_for(Option::is_some).await;
@@ -196,7 +196,7 @@ impl TokenCache {
             Ok(None) | Err(_) => return Err(TokenError::Failed("the request was given up".to_owned())),
         }
         let entries = self.inner.entries();
-        let held = entries.get(wanted).and_then(|entry| entry.held.as_ref());
+        let held = entries.get(properties).and_then(|entry| entry.held.as_ref());
         held.map(|held| Arc::clone(&held.token))
             .ok_or_else(|| TokenError::Failed("the token was dropped".to_owned()))
     }
@@ -204,23 +204,29 @@ impl TokenCache {
     /// Drops the tokens of a deleted configuration, whatever its uid.
     pub fn forget(&self, configuration: &Configuration) {
         let Configuration { kind, name, .. } = configuration;
-        self.inner.entries().retain(|wanted, _| {
-            let (known, called, _) = &wanted.configuration;
+        self.inner.entries().retain(|properties, _| {
+            let (known, called, _) = &properties.configuration;
             known != kind || called != name
         });
     }
 
     /// Starts a request in a task of its own.
-    fn ask(&self, wanted: &Wanted, entry: &mut Entry) -> Result<watch::Receiver<Outcome>, TokenError> {
+    fn ask(
+        &self,
+        properties: &TokenProperties,
+        entry: &mut Entry,
+    ) -> Result<watch::Receiver<Outcome>, TokenError> {
         let runtime = Handle::try_current().map_err(|_| TokenError::NoRuntime)?;
         let (send, receive) = watch::channel(None);
         entry.asking = Some(receive.clone());
-        let (inner, wanted) = (Arc::clone(&self.inner), wanted.clone());
+        let (inner, properties) = (Arc::clone(&self.inner), properties.clone());
         runtime.spawn(async move {
-            let asking = Asking { inner: &inner, wanted: &wanted };
+            let asking = Asking { inner: &inner, properties: &properties };
             let begun = Instant::now();
-            let answer = tokio::time::timeout(REQUEST_TIME, inner.source.request(&wanted)).await;
-            let answer = answer.unwrap_or_else(|_| Err(TokenError::Failed("no answer in time".to_owned())));
+            let answer = tokio::time::timeout(REQUEST_TIME, inner.source.request(&properties)).await;
+            let answer = answer.unwrap_or_else(|_| {
+                Err(TokenError::Failed("the API server did not respond in time".to_owned()))
+            });
             let outcome = asking.keep(begun, answer);
             // There may be no receiver left.
             let _ = send.send(Some(outcome));
@@ -232,14 +238,14 @@ impl TokenCache {
 /// A running request. When it is dropped, the next one may start.
 struct Asking<'a> {
     inner: &'a Inner,
-    wanted: &'a Wanted,
+    properties: &'a TokenProperties,
 }
 
 impl Asking<'_> {
     fn keep(self, begun: Instant, answer: Result<Issued, TokenError>) -> Result<(), TokenError> {
         let mut entries = self.inner.entries();
         // The entry is missing if the configuration was deleted meanwhile. Then the token is dropped.
-        let Some(entry) = entries.get_mut(self.wanted) else {
+        let Some(entry) = entries.get_mut(self.properties) else {
             return answer.map(|_| ());
         };
         match answer {
@@ -250,7 +256,7 @@ impl Asking<'_> {
                 Ok(())
             }
             Err(error) => {
-                tracing::warn!(wanted = ?self.wanted, %error, "cannot obtain a token for a webhook");
+                tracing::warn!(properties = ?self.properties, %error, "cannot obtain a token for a webhook");
                 entry.failed = Some(Instant::now());
                 Err(error)
             }
@@ -260,25 +266,25 @@ impl Asking<'_> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        if let Some(entry) = self.inner.entries().get_mut(self.wanted) {
+        if let Some(entry) = self.inner.entries().get_mut(self.properties) {
             entry.asking = None;
         }
     }
 }
 
 impl Inner {
-    fn entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<Wanted, Entry>> {
+    fn entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<TokenProperties, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Makes room for a new entry: drops expired tokens and those of earlier configurations with the same name, and if the
 /// cache is still full, entries without a token and then those that expire first.
-fn make_room(entries: &mut BTreeMap<Wanted, Entry>, wanted: &Wanted, now: Instant) {
-    if entries.contains_key(wanted) {
+fn make_room(entries: &mut BTreeMap<TokenProperties, Entry>, properties: &TokenProperties, now: Instant) {
+    if entries.contains_key(properties) {
         return;
     }
-    let (kind, name, uid) = &wanted.configuration;
+    let (kind, name, uid) = &properties.configuration;
     entries.retain(|known, entry| {
         let (known_kind, known_name, known_uid) = &known.configuration;
         let earlier = known_kind == kind && known_name == name && known_uid != uid;

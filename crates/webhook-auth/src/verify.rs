@@ -77,13 +77,13 @@ impl Expected {
 #[non_exhaustive]
 pub enum ExpectedError {
     /// No issuer, or an empty one.
-    #[error("no issuer is expected")]
+    #[error("the expected issuer is missing or empty")]
     Issuer,
     /// No audience, or an empty one.
-    #[error("no audience is expected")]
+    #[error("the expected audience is missing or empty")]
     Audience,
     /// An empty name, uid or subject.
-    #[error("an empty name, uid or subject is expected")]
+    #[error("the expected name, uid or subject is empty")]
     Empty,
     /// The skew exceeds [`MAX_SKEW`].
     #[error("clocks may differ by at most 300 seconds")]

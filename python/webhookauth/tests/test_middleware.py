@@ -43,8 +43,8 @@ class MiddlewareTest(unittest.TestCase):
         middleware = Middleware(application, Expected(**VECTORS["expected"]), At(lambda: KEYS), mode)
         stream = body if isinstance(body, Unread) else io.BytesIO(body)
         environ = {"wsgi.input": stream, "CONTENT_LENGTH": "10" if stream is body else str(len(body))}
-        # Nobody outside can say who calls.
-        environ[IDENTITY] = "somebody"
+        # A client cannot set the identity of the caller.
+        environ[IDENTITY] = "another-user"
         if token:
             environ["HTTP_AUTHORIZATION"] = f"Bearer {token}"
         answered = {}

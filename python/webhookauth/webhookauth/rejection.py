@@ -25,5 +25,5 @@ class Rejection(Exception):
 
 
 def excerpt(text: str) -> str:
-    """The beginning of a text that anybody may have written, quoted."""
+    """Returns the beginning of an untrusted text, quoted."""
     return repr(text if len(text) <= 256 else text[:256] + "…")

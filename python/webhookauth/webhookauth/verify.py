@@ -111,7 +111,7 @@ class Verifier:
         except NotPlain as error:
             raise Rejection("malformed", str(error)) from None
         read = _Claims(claims)
-        # A token of another issuer is no reason to look for new keys. It is only refused for that here, and never believed.
+        # A token of another issuer is no reason to fetch new keys. This check can only reject a token, never accept one.
         if read.issuer not in self.expected.issuers:
             detail = f"the token's issuer is {excerpt(read.issuer)}, but {self.expected.issuers} is expected"
             raise Rejection("issuer", detail)

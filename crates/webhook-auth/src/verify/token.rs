@@ -61,7 +61,7 @@ impl<'a> Parts<'a> {
         let signature = decoded(signature, "the signature is not base64url")?;
         let header: Header =
             json::read(&header).map_err(|_| malformed("the header is no JSON object, or not a plain one"))?;
-        let (algorithm, key) = header.judge()?;
+        let (algorithm, key) = header.algorithm_and_key()?;
         let payload: Payload = json::read(&payload)
             .map_err(|_| malformed("the claims are no JSON object, or not plain ones"))?;
         Ok(Parts { algorithm, key, payload, signature, signed })
@@ -69,7 +69,7 @@ impl<'a> Parts<'a> {
 }
 
 impl Header {
-    fn judge(self) -> Result<(Algorithm, String), Rejection> {
+    fn algorithm_and_key(self) -> Result<(Algorithm, String), Rejection> {
         if self.crit || self.b64 || self.zip {
             return Err(Rejection::new(Reason::Header, "an extension that is not understood"));
         }

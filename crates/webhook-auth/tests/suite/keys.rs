@@ -66,10 +66,10 @@ fn setup(keys: &[&Key]) -> Setup {
 }
 
 impl Setup {
-    async fn judge(&self, key: &Key) -> Result<(), Reason> {
+    async fn check(&self, key: &Key) -> Result<(), Reason> {
         let token = key.token(&claims("*"));
-        let judged = self.cache.authenticate(&self.verifier, &token, at(NOW)).await;
-        judged.map(|_| ()).map_err(|rejection| rejection.reason())
+        let result = self.cache.authenticate(&self.verifier, &token, at(NOW)).await;
+        result.map(|_| ()).map_err(|rejection| rejection.reason())
     }
 }
 
@@ -78,7 +78,7 @@ async fn keys_are_fetched_once_and_cached() {
     let key = Key::ec("k");
     let setup = setup(&[&key]);
     for _ in 0..3 {
-        assert_eq!(setup.judge(&key).await, Ok(()));
+        assert_eq!(setup.check(&key).await, Ok(()));
     }
     assert_eq!(setup.source.fetches(), 1);
 }
@@ -92,7 +92,7 @@ async fn concurrent_requests_share_one_fetch_of_keys() {
     let callers: Vec<_> = (0..20)
         .map(|_| {
             let (setup, key) = (Arc::clone(&setup), Arc::clone(&key));
-            tokio::spawn(async move { setup.judge(&key).await })
+            tokio::spawn(async move { setup.check(&key).await })
         })
         .collect();
     while setup.source.fetches() == 0 {
@@ -109,24 +109,24 @@ async fn concurrent_requests_share_one_fetch_of_keys() {
 async fn unknown_key_causes_at_most_one_fetch_per_interval() {
     let (old, new, stranger) = (Key::ec("old"), Key::ec("new"), Key::ec("stranger"));
     let setup = setup(&[&old]);
-    assert_eq!(setup.judge(&old).await, Ok(()));
+    assert_eq!(setup.check(&old).await, Ok(()));
     advance(Duration::from_secs(11)).await;
 
     // After a rotation, the new key is accepted at once and the withdrawn one rejected.
     setup.source.publish(Some(key_set(&[&new])));
-    assert_eq!(setup.judge(&new).await, Ok(()));
-    assert_eq!(setup.judge(&old).await, Err(Reason::UnknownKey));
+    assert_eq!(setup.check(&new).await, Ok(()));
+    assert_eq!(setup.check(&old).await, Err(Reason::UnknownKey));
     assert_eq!(setup.source.fetches(), 2);
 
     // Many tokens with unknown keys cause no further fetch.
     for _ in 0..100 {
-        assert_eq!(setup.judge(&stranger).await, Err(Reason::UnknownKey));
-        assert_eq!(setup.judge(&new).await, Ok(()));
+        assert_eq!(setup.check(&stranger).await, Err(Reason::UnknownKey));
+        assert_eq!(setup.check(&new).await, Ok(()));
     }
     assert_eq!(setup.source.fetches(), 2);
     advance(Duration::from_secs(10)).await;
     for _ in 0..100 {
-        assert_eq!(setup.judge(&stranger).await, Err(Reason::UnknownKey));
+        assert_eq!(setup.check(&stranger).await, Err(Reason::UnknownKey));
     }
     assert_eq!(setup.source.fetches(), 3);
 }
@@ -135,7 +135,7 @@ async fn unknown_key_causes_at_most_one_fetch_per_interval() {
 async fn requests_with_a_rotated_key_wait_for_the_fetch_under_way() {
     let (old, new) = (Key::ec("old"), Key::ec("new"));
     let setup = Arc::new(setup(&[&old]));
-    assert_eq!(setup.judge(&old).await, Ok(()));
+    assert_eq!(setup.check(&old).await, Ok(()));
     advance(Duration::from_secs(11)).await;
     setup.source.publish(Some(key_set(&[&old, &new])));
     setup.source.gate.forget_permits(usize::MAX);
@@ -143,14 +143,14 @@ async fn requests_with_a_rotated_key_wait_for_the_fetch_under_way() {
     let callers: Vec<_> = (0..5)
         .map(|_| {
             let (setup, new) = (Arc::clone(&setup), Arc::clone(&new));
-            tokio::spawn(async move { setup.judge(&new).await })
+            tokio::spawn(async move { setup.check(&new).await })
         })
         .collect();
     while setup.source.fetches() == 1 {
         tokio::task::yield_now().await;
     }
     // Tokens with a known key do not wait for the fetch.
-    assert_eq!(setup.judge(&old).await, Ok(()));
+    assert_eq!(setup.check(&old).await, Ok(()));
     setup.source.gate.add_permits(1);
     for caller in callers {
         assert_eq!(caller.await.unwrap(), Ok(()));
@@ -162,13 +162,13 @@ async fn requests_with_a_rotated_key_wait_for_the_fetch_under_way() {
 async fn fetch_of_keys_continues_when_its_request_is_cancelled() {
     let (old, new) = (Key::ec("old"), Key::ec("new"));
     let setup = Arc::new(setup(&[&old]));
-    assert_eq!(setup.judge(&old).await, Ok(()));
+    assert_eq!(setup.check(&old).await, Ok(()));
     advance(Duration::from_secs(11)).await;
     setup.source.publish(Some(key_set(&[&new])));
     setup.source.gate.forget_permits(usize::MAX);
     let caller = {
         let (setup, stranger) = (Arc::clone(&setup), Key::ec("stranger"));
-        tokio::spawn(async move { setup.judge(&stranger).await })
+        tokio::spawn(async move { setup.check(&stranger).await })
     };
     while setup.source.fetches() == 1 {
         tokio::task::yield_now().await;
@@ -177,7 +177,7 @@ async fn fetch_of_keys_continues_when_its_request_is_cancelled() {
     assert!(caller.await.unwrap_err().is_cancelled());
     setup.source.gate.add_permits(1);
     // The abandoned fetch has completed, and no other one is needed.
-    assert_eq!(setup.judge(&new).await, Ok(()));
+    assert_eq!(setup.check(&new).await, Ok(()));
     assert_eq!(setup.source.fetches(), 2);
 }
 
@@ -185,27 +185,27 @@ async fn fetch_of_keys_continues_when_its_request_is_cancelled() {
 async fn stale_keys_are_renewed_in_the_background_and_rejected_after_one_hour() {
     let (old, new) = (Key::ec("old"), Key::ec("new"));
     let setup = setup(&[&old]);
-    assert_eq!(setup.judge(&old).await, Ok(()));
+    assert_eq!(setup.check(&old).await, Ok(()));
     advance(Duration::from_secs(301)).await;
     setup.source.publish(Some(key_set(&[&new])));
     // The old keys verify this token while new ones are fetched in the background.
-    assert_eq!(setup.judge(&old).await, Ok(()));
+    assert_eq!(setup.check(&old).await, Ok(()));
     while setup.cache.keys().current().ids().all(|(id, _)| id == "old") {
         tokio::task::yield_now().await;
     }
-    assert_eq!(setup.judge(&old).await, Err(Reason::UnknownKey));
+    assert_eq!(setup.check(&old).await, Err(Reason::UnknownKey));
     assert_eq!(setup.source.fetches(), 2);
 
     // While the issuer is unavailable, the keys are used for one hour; then all tokens are rejected.
     setup.source.publish(None);
     advance(Duration::from_secs(3599)).await;
-    assert_eq!(setup.judge(&new).await, Ok(()));
+    assert_eq!(setup.check(&new).await, Ok(()));
     advance(Duration::from_secs(11)).await;
-    assert_eq!(setup.judge(&new).await, Err(Reason::KeysUnavailable));
+    assert_eq!(setup.check(&new).await, Err(Reason::KeysUnavailable));
     setup.source.publish(Some(key_set(&[&new])));
-    assert_eq!(setup.judge(&new).await, Err(Reason::KeysUnavailable));
+    assert_eq!(setup.check(&new).await, Err(Reason::KeysUnavailable));
     advance(Duration::from_secs(10)).await;
-    assert_eq!(setup.judge(&new).await, Ok(()));
+    assert_eq!(setup.check(&new).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,13 +215,13 @@ async fn without_keys_every_request_is_rejected_and_fetches_are_rate_limited() {
     setup.source.publish(None);
     assert_eq!(setup.cache.prefetch().await.unwrap_err().reason(), Reason::KeysUnavailable);
     for _ in 0..10 {
-        assert_eq!(setup.judge(&key).await, Err(Reason::KeysUnavailable));
+        assert_eq!(setup.check(&key).await, Err(Reason::KeysUnavailable));
     }
     assert_eq!(setup.source.fetches(), 1);
     setup.source.publish(Some(key_set(&[&key])));
     advance(Duration::from_secs(10)).await;
     setup.cache.prefetch().await.unwrap();
-    assert_eq!(setup.judge(&key).await, Ok(()));
+    assert_eq!(setup.check(&key).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +230,7 @@ async fn fetch_of_keys_times_out() {
     let setup = setup(&[&key]);
     setup.source.gate.forget_permits(usize::MAX);
     let before = tokio::time::Instant::now();
-    assert_eq!(setup.judge(&key).await, Err(Reason::KeysUnavailable));
+    assert_eq!(setup.check(&key).await, Err(Reason::KeysUnavailable));
     assert!(before.elapsed() <= Duration::from_secs(6));
 }
 
@@ -238,13 +238,13 @@ async fn fetch_of_keys_times_out() {
 async fn a_token_of_another_issuer_causes_no_fetch() {
     let key = Key::ec("k");
     let setup = setup(&[&key]);
-    assert_eq!(setup.judge(&key).await, Ok(()));
+    assert_eq!(setup.check(&key).await, Ok(()));
     advance(Duration::from_mins(1)).await;
     let stranger = Key::ec("stranger");
     let mut claims = claims("*");
     claims["iss"] = json!("https://elsewhere.example");
-    let judged = setup.cache.authenticate(&setup.verifier, &stranger.token(&claims), at(NOW)).await;
-    assert_eq!(judged.unwrap_err().reason(), Reason::Issuer);
+    let check_changed = setup.cache.authenticate(&setup.verifier, &stranger.token(&claims), at(NOW)).await;
+    assert_eq!(check_changed.unwrap_err().reason(), Reason::Issuer);
     assert_eq!(setup.source.fetches(), 1);
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::advance;
-use webhook_auth::tokens::{Issued, RequestToken, TokenCache, TokenError, Wanted};
+use webhook_auth::tokens::{Issued, RequestToken, TokenCache, TokenError, TokenProperties};
 use webhook_auth::verify::{Configuration, Dialect};
 use webhook_auth::{ClientConfig, ConfigurationKind, Pending};
 
@@ -35,7 +35,7 @@ impl Server {
         self.requests.load(Ordering::SeqCst)
     }
 
-    async fn asked(&self, times: usize) {
+    async fn wait_for_requests(&self, times: usize) {
         while self.requests() < times {
             tokio::task::yield_now().await;
         }
@@ -43,7 +43,7 @@ impl Server {
 }
 
 impl RequestToken for Server {
-    fn request<'a>(&'a self, wanted: &'a Wanted) -> Pending<'a, Result<Issued, TokenError>> {
+    fn request<'a>(&'a self, wanted: &'a TokenProperties) -> Pending<'a, Result<Issued, TokenError>> {
         Box::pin(async move {
             let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
             self.gate.acquire().await.unwrap().forget();
@@ -60,15 +60,15 @@ fn configuration(name: &str, uid: &str) -> Configuration {
     Configuration { kind: ConfigurationKind::Validating, name: name.to_owned(), uid: uid.to_owned() }
 }
 
-fn wanted(name: &str, uid: &str) -> Wanted {
-    Wanted::new(&configuration(name, uid), &ClientConfig::url("https://a"), "apps").unwrap()
+fn token_properties(name: &str, uid: &str) -> TokenProperties {
+    TokenProperties::new(&configuration(name, uid), &ClientConfig::url("https://a"), "apps").unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_token_is_cached_and_renewed_before_it_expires() {
     let server = Server::new();
     let cache = TokenCache::new(server.clone());
-    let one = wanted("guard", "1");
+    let one = token_properties("guard", "1");
     for _ in 0..3 {
         assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 1");
     }
@@ -79,7 +79,7 @@ async fn a_token_is_cached_and_renewed_before_it_expires() {
     // A call that triggers the renewal gets the old token without waiting.
     advance(Duration::from_secs(2)).await;
     assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 1");
-    server.asked(2).await;
+    server.wait_for_requests(2).await;
     tokio::task::yield_now().await;
     assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 2");
     assert_eq!(server.requests(), 2);
@@ -93,7 +93,7 @@ async fn a_token_is_cached_and_renewed_before_it_expires() {
 async fn token_about_to_expire_is_not_returned() {
     let server = Server::new();
     let cache = TokenCache::new(server.clone());
-    let one = wanted("guard", "1");
+    let one = token_properties("guard", "1");
     cache.token(&one).await.unwrap();
     server.refuse(Some(TokenError::Failed("away".to_owned())));
     advance(Duration::from_secs(589)).await;
@@ -109,10 +109,10 @@ async fn concurrent_callers_share_one_token_request_and_its_result() {
     let cache = TokenCache::new(server.clone());
     let ask = || {
         let cache = cache.clone();
-        tokio::spawn(async move { cache.token(&wanted("guard", "1")).await })
+        tokio::spawn(async move { cache.token(&token_properties("guard", "1")).await })
     };
     let callers: Vec<_> = (0..20).map(|_| ask()).collect();
-    server.asked(1).await;
+    server.wait_for_requests(1).await;
     // The request continues if the caller that started it is aborted.
     callers[0].abort();
     server.gate.add_permits(1);
@@ -124,7 +124,7 @@ async fn concurrent_callers_share_one_token_request_and_its_result() {
     advance(Duration::from_secs(700)).await;
     server.refuse(Some(TokenError::Refused("token request denied".to_owned())));
     let callers: Vec<_> = (0..20).map(|_| ask()).collect();
-    server.asked(2).await;
+    server.wait_for_requests(2).await;
     server.gate.add_permits(1);
     for caller in callers {
         assert_eq!(caller.await.unwrap(), Err(TokenError::Refused("token request denied".to_owned())));
@@ -136,7 +136,7 @@ async fn concurrent_callers_share_one_token_request_and_its_result() {
 async fn failed_token_renewal_is_retried_after_a_delay() {
     let server = Server::new();
     let cache = TokenCache::new(server.clone());
-    let one = wanted("guard", "1");
+    let one = token_properties("guard", "1");
     cache.token(&one).await.unwrap();
     server.refuse(Some(TokenError::Failed("away".to_owned())));
     advance(Duration::from_secs(500)).await;
@@ -148,7 +148,7 @@ async fn failed_token_renewal_is_retried_after_a_delay() {
     advance(Duration::from_secs(11)).await;
     server.refuse(None);
     cache.token(&one).await.unwrap();
-    server.asked(3).await;
+    server.wait_for_requests(3).await;
     tokio::task::yield_now().await;
     assert_eq!(&*cache.token(&one).await.unwrap(), "https://a apps 3");
 }
@@ -158,35 +158,35 @@ async fn token_request_times_out() {
     let server = Server::new();
     server.gate.forget_permits(usize::MAX);
     let cache = TokenCache::new(server);
-    let error = cache.token(&wanted("guard", "1")).await.unwrap_err();
-    assert_eq!(error, TokenError::Failed("no answer in time".to_owned()));
+    let error = cache.token(&token_properties("guard", "1")).await.unwrap_err();
+    assert_eq!(error, TokenError::Failed("the API server did not respond in time".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn tokens_are_cached_by_configuration_uid_audience_group_and_kind() {
     let server = Server::new();
     let cache = TokenCache::new(server.clone());
-    assert!(cache.token(&wanted("guard", "1")).await.unwrap().ends_with(" 1"));
-    assert!(cache.token(&wanted("other", "1")).await.unwrap().ends_with(" 2"));
-    assert!(cache.token(&wanted("guard", "2")).await.unwrap().ends_with(" 3"));
+    assert!(cache.token(&token_properties("guard", "1")).await.unwrap().ends_with(" 1"));
+    assert!(cache.token(&token_properties("other", "1")).await.unwrap().ends_with(" 2"));
+    assert!(cache.token(&token_properties("guard", "2")).await.unwrap().ends_with(" 3"));
     // Only the token of the earlier configuration with this name was dropped.
-    assert!(cache.token(&wanted("other", "1")).await.unwrap().ends_with(" 2"));
-    assert!(cache.token(&wanted("guard", "1")).await.unwrap().ends_with(" 4"));
+    assert!(cache.token(&token_properties("other", "1")).await.unwrap().ends_with(" 2"));
+    assert!(cache.token(&token_properties("guard", "1")).await.unwrap().ends_with(" 4"));
     cache.forget(&configuration("other", ""));
-    assert!(cache.token(&wanted("other", "1")).await.unwrap().ends_with(" 5"));
+    assert!(cache.token(&token_properties("other", "1")).await.unwrap().ends_with(" 5"));
     // Tokens are cached separately by audience, group and kind.
     let mutating = Configuration { kind: ConfigurationKind::Mutating, ..configuration("guard", "1") };
     let url = ClientConfig::url("https://a");
     for wanted in [
-        Wanted::new(&configuration("guard", "1"), &ClientConfig::url("https://b"), "apps").unwrap(),
-        Wanted::new(&configuration("guard", "1"), &url, "batch").unwrap(),
-        Wanted::new(&mutating, &url, "apps").unwrap(),
+        TokenProperties::new(&configuration("guard", "1"), &ClientConfig::url("https://b"), "apps").unwrap(),
+        TokenProperties::new(&configuration("guard", "1"), &url, "batch").unwrap(),
+        TokenProperties::new(&mutating, &url, "apps").unwrap(),
     ] {
         let before = server.requests();
         cache.token(&wanted).await.unwrap();
         assert_eq!(server.requests(), before + 1);
     }
-    assert!(cache.token(&wanted("guard", "1")).await.unwrap().ends_with(" 4"));
+    assert!(cache.token(&token_properties("guard", "1")).await.unwrap().ends_with(" 4"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,15 +194,19 @@ async fn the_number_of_cached_tokens_is_bounded() {
     let server = Server::new();
     let cache = TokenCache::new(server);
     for number in 0..1100 {
-        cache.token(&wanted(&format!("guard-{number}"), "1")).await.unwrap();
+        cache.token(&token_properties(&format!("guard-{number}"), "1")).await.unwrap();
     }
     assert_eq!(format!("{cache:?}"), "TokenCache { tokens: 1024, .. }");
 }
 
 #[test]
 fn token_request_uses_the_fields_of_one_dialect() {
-    let one = Wanted::new(&configuration("guard", "u"), &ClientConfig::service("default", "guard"), "apps")
-        .unwrap();
+    let one = TokenProperties::new(
+        &configuration("guard", "u"),
+        &ClientConfig::service("default", "guard"),
+        "apps",
+    )
+    .unwrap();
     let bound = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "name": "guard", "uid": "u"});
     let request = |field: &str, value: serde_json::Value| {
         let mut spec = json!({"audiences": ["https://guard.default.svc:443/"], "expirationSeconds": 600, "boundObjectRef": bound});
@@ -217,7 +221,8 @@ fn token_request_uses_the_fields_of_one_dialect() {
         one.to_request(Dialect::AttestationClaims).unwrap(),
         request("attestationClaims", json!({"webhook-authentication.k8s.io/allowedAPIGroup": ["apps"]}))
     );
-    let core = Wanted::new(&configuration("guard", ""), &ClientConfig::url("https://a"), "").unwrap();
+    let core =
+        TokenProperties::new(&configuration("guard", ""), &ClientConfig::url("https://a"), "").unwrap();
     assert_eq!(core.to_request(Dialect::Attestations), Err(TokenError::CoreGroup));
     let kep = core.to_request(Dialect::AttestationClaims).unwrap();
     assert_eq!(
@@ -225,7 +230,7 @@ fn token_request_uses_the_fields_of_one_dialect() {
         json!([""])
     );
     assert_eq!(kep["spec"]["boundObjectRef"].get("uid"), None);
-    let nowhere = Wanted::new(&configuration("guard", ""), &ClientConfig::default(), "apps");
+    let nowhere = TokenProperties::new(&configuration("guard", ""), &ClientConfig::default(), "apps");
     assert_eq!(nowhere, Err(TokenError::NoAudience));
 }
 

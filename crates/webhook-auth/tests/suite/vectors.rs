@@ -36,7 +36,7 @@ fn vectors() -> Value {
 }
 
 /// Generates all vectors with new keys.
-fn made() -> Value {
+fn generate_vectors() -> Value {
     let keys = tokens::Signers::new();
     json!({
         "now": NOW,
@@ -274,7 +274,7 @@ fn shown(identity: &Identity) -> Value {
 #[test]
 fn tokens_of_the_test_vectors_give_the_expected_results() {
     if std::env::var_os("UPDATE_VECTORS").is_some() {
-        let written = format!("{}\n", serde_json::to_string_pretty(&made()).unwrap());
+        let written = format!("{}\n", serde_json::to_string_pretty(&generate_vectors()).unwrap());
         fs::write(file(), written).unwrap();
     }
     let vectors = vectors();

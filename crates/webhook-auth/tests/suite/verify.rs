@@ -21,13 +21,13 @@ fn turtles() -> AdmissionRequest {
 }
 
 /// Verifies correctly signed claims for a request.
-fn judge(claims: &Value, request: &AdmissionRequest) -> Result<(), Reason> {
+fn check(claims: &Value, request: &AdmissionRequest) -> Result<(), Reason> {
     let key = Key::ec("k");
     let verified = verifier(&[&key]).verify(&key.token(claims), at(NOW), request);
     verified.map(|_| ()).map_err(|rejection| rejection.reason())
 }
 
 /// Verifies changed claims for `apps` with a request about a deployment.
-fn judged(change: impl FnOnce(&mut Value)) -> Result<(), Reason> {
-    judge(&changed("apps", change), &AdmissionRequest::about("apps", "v1", "deployments", "Deployment"))
+fn check_changed(change: impl FnOnce(&mut Value)) -> Result<(), Reason> {
+    check(&changed("apps", change), &AdmissionRequest::about("apps", "v1", "deployments", "Deployment"))
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use webhook_auth::verify::{Dialect, Groups};
 use webhook_auth::{ConfigurationKind, Expected, Keys, Reason, Verifier};
 
-use super::{judged, pods};
+use super::{check_changed, pods};
 use crate::issuer::{AUDIENCE, ISSUER, Key, NOW, UID, at, changed, claims, expected, key_set, verifier};
 
 #[test]
@@ -40,23 +40,23 @@ fn token_must_be_bound_to_exactly_one_configuration_of_the_expected_kind() {
             }
         }
     };
-    assert_eq!(judged(|c| mutating(c, false)), Err(Reason::WrongKind));
-    assert_eq!(judged(|c| mutating(c, true)), Err(Reason::BoundTwice));
+    assert_eq!(check_changed(|c| mutating(c, false)), Err(Reason::WrongKind));
+    assert_eq!(check_changed(|c| mutating(c, true)), Err(Reason::BoundTwice));
     let one_in_each = |c: &mut Value| {
         let kubernetes = c["kubernetes.io"].as_object_mut().unwrap();
         let bound = kubernetes.remove("validatingWebhookConfiguration").unwrap();
         kubernetes.insert("mutatingWebhookConfiguration".to_owned(), bound);
     };
-    assert_eq!(judged(one_in_each), Err(Reason::BoundTwice));
+    assert_eq!(check_changed(one_in_each), Err(Reason::BoundTwice));
     for other in ["pod", "secret", "node"] {
         assert_eq!(
-            judged(|c| c["kubernetes.io"][other] = json!({"name": "x", "uid": "y"})),
+            check_changed(|c| c["kubernetes.io"][other] = json!({"name": "x", "uid": "y"})),
             Err(Reason::BoundTwice)
         );
     }
     for nameless in [json!({"uid": UID}), json!({"name": "guard"}), json!({"name": "", "uid": ""}), json!({})]
     {
-        let unbound = judged(|c| {
+        let unbound = check_changed(|c| {
             c["kubernetes.io"]["validatingwebhookconfiguration"] = nameless.clone();
             c["kubernetes.io"]["validatingWebhookConfiguration"] = nameless;
         });
@@ -96,7 +96,7 @@ fn token_must_have_the_expected_configuration_name_uid_and_subject() {
 
 #[test]
 fn token_for_another_audience_is_rejected() {
-    assert_eq!(judged(|c| c["aud"] = json!(AUDIENCE)), Ok(()));
+    assert_eq!(check_changed(|c| c["aud"] = json!(AUDIENCE)), Ok(()));
     for other in [
         json!(["https://guard.default.svc:443/admission/other"]),
         json!(["https://guard.default.svc:443/admission/review/"]),
@@ -108,10 +108,10 @@ fn token_for_another_audience_is_rejected() {
         json!(""),
         json!(null),
     ] {
-        assert_eq!(judged(|c| c["aud"] = other.clone()), Err(Reason::Audience), "{other}");
+        assert_eq!(check_changed(|c| c["aud"] = other.clone()), Err(Reason::Audience), "{other}");
     }
-    assert_eq!(judged(|c| drop(c.as_object_mut().unwrap().remove("aud"))), Err(Reason::Audience));
-    assert_eq!(judged(|c| c["aud"] = json!({"a": AUDIENCE})), Err(Reason::Malformed));
+    assert_eq!(check_changed(|c| drop(c.as_object_mut().unwrap().remove("aud"))), Err(Reason::Audience));
+    assert_eq!(check_changed(|c| c["aud"] = json!({"a": AUDIENCE})), Err(Reason::Malformed));
 }
 
 #[test]
@@ -124,16 +124,19 @@ fn token_subject_must_equal_its_service_account_claim() {
         ("system:serviceaccount::", "", ""),
         ("system:serviceaccount:kube-system:", "kube-system", ""),
     ] {
-        let judged = judged(|c| {
+        let result = check_changed(|c| {
             c["sub"] = json!(subject);
             c["kubernetes.io"]["namespace"] = json!(namespace);
             c["kubernetes.io"]["serviceaccount"]["name"] = json!(name);
         });
-        assert_eq!(judged, Err(Reason::Subject), "{subject}");
+        assert_eq!(result, Err(Reason::Subject), "{subject}");
     }
-    assert_eq!(judged(|c| drop(c.as_object_mut().unwrap().remove("kubernetes.io"))), Err(Reason::Subject));
     assert_eq!(
-        judged(|c| drop(c["kubernetes.io"].as_object_mut().unwrap().remove("serviceaccount"))),
+        check_changed(|c| drop(c.as_object_mut().unwrap().remove("kubernetes.io"))),
+        Err(Reason::Subject)
+    );
+    assert_eq!(
+        check_changed(|c| drop(c["kubernetes.io"].as_object_mut().unwrap().remove("serviceaccount"))),
         Err(Reason::Subject)
     );
 }

@@ -14,17 +14,17 @@ fn keys_can_be_replaced_while_a_verifier_is_in_use() {
     let (old, new) = (Key::ec("old"), Key::rsa("new"));
     let keys = Keys::new(key_set(&[&old]));
     let verifier = Verifier::new(expected(), keys.clone()).unwrap();
-    let judge = |key: &Key| {
+    let check = |key: &Key| {
         let verified = verifier.verify(&key.token(&claims("*")), at(NOW), &pods());
         verified.map(|_| ()).map_err(|rejection| rejection.reason())
     };
-    assert_eq!((judge(&old), judge(&new)), (Ok(()), Err(Reason::UnknownKey)));
+    assert_eq!((check(&old), check(&new)), (Ok(()), Err(Reason::UnknownKey)));
     keys.replace(key_set(&[&old, &new]));
-    assert_eq!((judge(&old), judge(&new)), (Ok(()), Ok(())));
+    assert_eq!((check(&old), check(&new)), (Ok(()), Ok(())));
     keys.replace(key_set(&[&new]));
-    assert_eq!((judge(&old), judge(&new)), (Err(Reason::UnknownKey), Ok(())));
+    assert_eq!((check(&old), check(&new)), (Err(Reason::UnknownKey), Ok(())));
     keys.replace(KeySet::default());
-    assert_eq!(judge(&new), Err(Reason::UnknownKey));
+    assert_eq!(check(&new), Err(Reason::UnknownKey));
 }
 
 #[test]
