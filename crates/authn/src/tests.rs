@@ -62,7 +62,7 @@ fn tokens(text: &str) -> Authenticator {
 fn name_of(attempt: &AuthenticationResult) -> String {
     match &attempt.result {
         Ok(Some(caller)) => format!("{} {:?}", caller.name(), caller.groups()),
-        Ok(None) => "nobody".to_owned(),
+        Ok(None) => "no user".to_owned(),
         Err(error) => format!("error: {error}"),
     }
 }
@@ -272,7 +272,7 @@ fn front_proxy_headers_are_trusted_only_from_an_allowed_certificate_name() {
         &headers,
         "/",
     )));
-    expect!["nobody"].assert_eq(&name_of(&attempt(&authenticator, None, &headers, "/")));
+    expect!["no user"].assert_eq(&name_of(&attempt(&authenticator, None, &headers, "/")));
 }
 
 /// Header lines: name and value.

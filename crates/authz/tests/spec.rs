@@ -43,7 +43,7 @@ impl Cluster {
         match (rbac::RbacKind::parse(kind), node::GraphKind::parse(kind)) {
             (Some(kind), _) => self.index.apply(kind, None, Some(object)),
             (_, Some(kind)) => self.nodes.graph().apply(kind, None, Some(object)),
-            _ => panic!("nobody follows the kind {kind:?}"),
+            _ => panic!("no informer for the kind {kind:?}"),
         }
     }
 

@@ -36,12 +36,12 @@ impl RecordedDecisions for OnlyGet {
 }
 
 /// Variables and schema that the page has declared so far.
-struct Said {
+struct PageDeclarations {
     variables: BTreeMap<String, Value>,
     schema: Option<Arc<CelSchema>>,
 }
 
-impl Said {
+impl PageDeclarations {
     fn env(&self, environment: &str) -> Env {
         let base = match environment {
             "mutation" => Env::kubernetes_mutation(Version::CURRENT),
@@ -129,7 +129,7 @@ impl Said {
 }
 
 fn check(page: &Page) {
-    let mut said = Said {
+    let mut said = PageDeclarations {
         variables: BTreeMap::from([
             ("object".to_owned(), json::parse(OBJECT.as_bytes()).unwrap()),
             ("x".to_owned(), Value::list([3i64, 1, 2])),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use authn::FrontProxy;
-use server::trust::{Authority, Trust};
+use server::trust::{Authority, ClientTrust};
 use value::Str;
 
 use crate::serve::{list_values, read_file};
@@ -73,7 +73,7 @@ impl RequestHeaderArgs {
         };
         let pem = read_file("requestheader-client-ca-file", path)?;
         // A file without a certificate is reported later, when the server loads it.
-        let trust = Trust {
+        let trust = ClientTrust {
             clients: client_ca.and_then(|clients| Authority::from_pem(clients).ok()),
             proxies: Authority::from_pem(&pem).ok(),
         };

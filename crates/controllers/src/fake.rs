@@ -33,12 +33,12 @@ pub(crate) fn parse(text: &str) -> Value {
 
 /// The kinds and objects of the fake cluster.
 #[derive(Debug)]
-pub(crate) struct Fake {
+pub(crate) struct FakeReader {
     pub(crate) kinds: Vec<Arc<ResourceKind>>,
     pub(crate) objects: Vec<Value>,
 }
 
-impl Fake {
+impl FakeReader {
     pub(crate) fn new(objects: &[&str]) -> Self {
         let kinds = vec![
             kind("", "v1", "ConfigMap", "configmaps", true),
@@ -48,7 +48,7 @@ impl Fake {
             kind("apps", "v1", "ReplicaSet", "replicasets", true),
             kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false),
         ];
-        Fake { kinds, objects: objects.iter().map(|text| parse(text)).collect() }
+        FakeReader { kinds, objects: objects.iter().map(|text| parse(text)).collect() }
     }
 
     pub(crate) fn object_ref(&self, object: &Value) -> TypedObjectRef {
@@ -58,7 +58,7 @@ impl Fake {
     }
 }
 
-impl ClusterReader for Fake {
+impl ClusterReader for FakeReader {
     fn kind(&self, api_version: &str, kind: &str) -> Option<Arc<ResourceKind>> {
         self.kinds.iter().find(|k| k.kind == kind && k.api_version() == api_version).cloned()
     }

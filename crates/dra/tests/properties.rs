@@ -27,7 +27,7 @@ mod properties {
     /// A request of a random claim.
     #[derive(Clone, Debug)]
     #[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
-    struct Request {
+    struct RequestSpec {
         /// Number of devices; `None` for all devices.
         count: Option<usize>,
         only_fast: bool,
@@ -39,7 +39,7 @@ mod properties {
 
     #[derive(Clone, Debug)]
     struct Wanted {
-        requests: Vec<Request>,
+        requests: Vec<RequestSpec>,
         same_numa: bool,
     }
 
@@ -60,7 +60,7 @@ mod properties {
             })
     }
 
-    fn request() -> impl Strategy<Value = Request> {
+    fn request() -> impl Strategy<Value = RequestSpec> {
         (
             prop_oneof![4 => (1..3usize).prop_map(Some), 1 => Just(None)],
             any::<bool>(),
@@ -70,7 +70,7 @@ mod properties {
         )
             .prop_map(|(count, only_fast, admin, tolerates, or_any)| {
                 // Alternatives cannot have admin access.
-                Request { count, only_fast, admin: admin && !or_any, tolerates, or_any }
+                RequestSpec { count, only_fast, admin: admin && !or_any, tolerates, or_any }
             })
     }
 
@@ -336,11 +336,11 @@ mod properties {
             admins in prop::collection::vec(wanted(), 1..3),
         ) {
             let normal = |wanted: &Wanted| {
-                let requests = wanted.requests.iter().map(|request| Request { admin: false, ..request.clone() });
+                let requests = wanted.requests.iter().map(|request| RequestSpec { admin: false, ..request.clone() });
                 Wanted { requests: requests.collect(), ..wanted.clone() }
             };
             let admin = |wanted: &Wanted| {
-                let requests = wanted.requests.iter().map(|request| Request { admin: true, or_any: false, ..request.clone() });
+                let requests = wanted.requests.iter().map(|request| RequestSpec { admin: true, or_any: false, ..request.clone() });
                 Wanted { requests: requests.collect(), ..wanted.clone() }
             };
             let on = node(0);
@@ -378,7 +378,7 @@ mod properties {
                 let Ok(Some(found)) = answer(all.allocate(&[claim(wanted)], &CandidateNode::of(&on), &mut AllocationBudget::default())) else { continue };
                 all.hold(&i.to_string(), &found[0]);
             }
-            let request = Request { count: None, only_fast, admin: true, tolerates: true, or_any: false };
+            let request = RequestSpec { count: None, only_fast, admin: true, tolerates: true, or_any: false };
             let wanted = Wanted { requests: vec![request], same_numa: false };
             let mut expected: Vec<usize> = (0..devices.len())
                 .filter(|at| devices[*at].node.is_none_or(|node| node == 0) && (!only_fast || devices[*at].fast))

@@ -103,9 +103,9 @@ mod tests {
 
     use super::{BodyReadError, Paced};
 
-    struct Sent(mpsc::Receiver<usize>);
+    struct ChannelBody(mpsc::Receiver<usize>);
 
-    impl Body for Sent {
+    impl Body for ChannelBody {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -134,7 +134,7 @@ mod tests {
                 }
             }
         });
-        Ok(Paced::new(Sent(receiver)).collect().await?.to_bytes().len())
+        Ok(Paced::new(ChannelBody(receiver)).collect().await?.to_bytes().len())
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,7 +20,7 @@ const VERIFIED_FOR: Duration = Duration::from_mins(1);
 
 /// The CAs that are in force.
 #[derive(Debug, Default)]
-pub struct Trust {
+pub struct ClientTrust {
     /// CAs of client certificates (`--client-ca-file`).
     pub clients: Option<Authority>,
     /// CAs of front proxies (`--requestheader-client-ca-file`).
@@ -35,7 +35,7 @@ pub struct Authority {
     authorities: Authorities,
 }
 
-impl Trust {
+impl ClientTrust {
     /// Errors if both files share a CA while a proxy may have any name (`any_name`): then every client could act as any user with the
     /// headers of a front proxy.
     pub fn check(&self, any_name: bool) -> Result<(), String> {
@@ -61,13 +61,13 @@ impl Authority {
     fn verify(&self, chain: &[CertificateDer<'static>]) -> Option<Arc<ClientCertificate>> {
         let (leaf, intermediates) = chain.split_first()?;
         if let Err(why) = self.authorities.verify(leaf, intermediates, UnixTime::now(), Purpose::Client) {
-            debug!(?why, "client certificate refused");
+            debug!(error = ?why, "cannot verify a client certificate; it is ignored");
             return None;
         }
         match ClientCertificate::from_der(leaf) {
             Ok(certificate) => Some(Arc::new(certificate)),
             Err(error) => {
-                debug!(%error, "client certificate refused");
+                debug!(%error, "cannot read a client certificate; it is ignored");
                 None
             }
         }
@@ -84,7 +84,7 @@ pub struct Certificates {
 /// The verification result of a connection's certificates.
 #[derive(Debug)]
 pub struct VerifiedCertificates {
-    trust: Arc<Trust>,
+    trust: Arc<ClientTrust>,
     at: Instant,
     /// The leaf, if the client CAs verify it.
     pub client: Option<Arc<ClientCertificate>>,
@@ -104,7 +104,7 @@ impl Certificates {
     }
 
     /// Verifies the certificates, or returns the cached result. `None` if the client sent no certificate.
-    pub fn verify(&self, trust: &Arc<Trust>) -> Option<Arc<VerifiedCertificates>> {
+    pub fn verify(&self, trust: &Arc<ClientTrust>) -> Option<Arc<VerifiedCertificates>> {
         if self.chain.is_empty() {
             return None;
         }

@@ -226,7 +226,7 @@ async fn a_caller_cannot_grant_rights_that_it_lacks() {
 }
 
 #[tokio::test]
-async fn many_owner_references_are_judged_quickly() {
+async fn many_owner_references_are_validated_quickly() {
     let (server, _, robot) = server().await;
     let owners: Vec<String> = (0..40_000)
         .map(|i| format!(r#"{{"apiVersion":"v1","kind":"Pod","name":"p","uid":"{i}","controller":true}}"#))

@@ -30,12 +30,12 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 
 /// An in-memory store of bound objects that counts lookups.
 #[derive(Default)]
-struct Store {
+struct FakeObjects {
     objects: Mutex<HashMap<String, Arc<Value>>>,
     asked: Mutex<usize>,
 }
 
-impl Store {
+impl FakeObjects {
     fn put(&self, kind: BoundKind, namespace: &str, name: &str, object: &str) {
         let object = value::json::parse(object.as_bytes()).unwrap();
         self.objects.lock().unwrap().insert(format!("{kind:?}/{namespace}/{name}"), Arc::new(object));
@@ -46,7 +46,7 @@ impl Store {
     }
 }
 
-impl BoundObjects for Store {
+impl BoundObjects for FakeObjects {
     fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> LookupFuture<'a> {
         *self.asked.lock().unwrap() += 1;
         let found = self.objects.lock().unwrap().get(&format!("{kind:?}/{namespace}/{name}")).cloned();
@@ -79,8 +79,8 @@ impl Attester for Attests {
     }
 }
 
-fn store() -> Arc<Store> {
-    let store = Store::default();
+fn store() -> Arc<FakeObjects> {
+    let store = FakeObjects::default();
     store.put(
         BoundKind::ServiceAccount,
         "ns",
@@ -101,7 +101,7 @@ fn issuer() -> Issuer {
     Issuer::new("https://issuer", SigningKey::generate().unwrap().0)
 }
 
-fn verifier(issuer: &Issuer, store: &Arc<Store>) -> TokenVerifier {
+fn verifier(issuer: &Issuer, store: &Arc<FakeObjects>) -> TokenVerifier {
     TokenVerifier::new(
         vec!["https://issuer".into()],
         vec![issuer.public_key().clone()],
@@ -147,7 +147,7 @@ fn valid_token_authenticates_its_service_account() {
     assert_eq!(verified.audiences, ["api"]);
 }
 
-fn outcome(claims: &TokenClaims, change: impl FnOnce(&Store), now: i64) -> String {
+fn outcome(claims: &TokenClaims, change: impl FnOnce(&FakeObjects), now: i64) -> String {
     let (issuer, store) = (issuer(), store());
     change(&store);
     match run(verifier(&issuer, &store).verify(&issuer.issue(claims).unwrap(), None, at(now))) {
@@ -171,7 +171,7 @@ fn token_times_are_checked_with_one_minute_of_leeway() {
 #[test]
 fn token_is_invalid_after_its_service_account_is_deleted_or_recreated() {
     let put = |object: &'static str| {
-        move |store: &Store| store.put(BoundKind::ServiceAccount, "ns", "robot", object)
+        move |store: &FakeObjects| store.put(BoundKind::ServiceAccount, "ns", "robot", object)
     };
     expect![[r#"serviceaccounts "robot" not found"#]].assert_eq(&outcome(
         &claims(),
@@ -212,7 +212,7 @@ fn token_is_invalid_after_its_bound_object_is_deleted_or_recreated() {
         |s| s.remove(BoundKind::Pod, "ns", "web"),
         NOW,
     ));
-    let replaced = |s: &Store| s.put(BoundKind::Pod, "ns", "web", r#"{"metadata":{"uid":"other"}}"#);
+    let replaced = |s: &FakeObjects| s.put(BoundKind::Pod, "ns", "web", r#"{"metadata":{"uid":"other"}}"#);
     expect!["pod UID (other) does not match service account pod ref claim (pod-uid)"]
         .assert_eq(&outcome(&pod, replaced, NOW));
     let node = TokenClaims { bound: Some(BoundObject::Node(reference("n1", "node-uid"))), ..claims() };

@@ -82,7 +82,7 @@ fn invalid_kubeconfigs_are_rejected_with_kubernetes_messages() {
         &expect![[r#"user "u": exec is not supported: the server runs no other program to get credentials"#]],
     );
     refused(
-        &config("{server: s}", "{as: somebody}"),
+        &config("{server: s}", "{as: admin}"),
         &expect![[r#"user "u": impersonation is not supported: the server asks as itself"#]],
     );
     refused(

@@ -13,7 +13,7 @@ use crate::api::{
     AggregatedKinds, Api, ChangeStream, ClusterReader, ObjectChange, ObjectEvent, PatchBody, ResourceKind,
     TypedObjectRef, WatchSource,
 };
-use crate::fake::{Fake, kind, parse};
+use crate::fake::{FakeReader, kind, parse};
 use crate::queue::Backoff;
 
 /// A watch that delivers a fixed sequence of events and then stays silent.
@@ -32,7 +32,7 @@ impl ChangeStream for Script {
 type Scripts = Mutex<VecDeque<(Vec<ObjectChange>, Vec<ObjectEvent>)>>;
 
 struct Scripted {
-    fake: Fake,
+    fake: FakeReader,
     scripts: Scripts,
 }
 
@@ -107,13 +107,13 @@ struct Tally {
     finished: AtomicUsize,
 }
 
-struct RecountFuture {
+struct TalliedController {
     tally: Arc<Tally>,
     begun: Instant,
     failures: usize,
 }
 
-impl Controller for RecountFuture {
+impl Controller for TalliedController {
     type Key = Str;
     const NAME: &'static str = "counting";
     const WORKERS: usize = 2;
@@ -159,10 +159,10 @@ async fn after(
     scripts: Vec<(Vec<ObjectChange>, Vec<ObjectEvent>)>,
     failures: usize,
 ) -> Arc<Tally> {
-    let api = Arc::new(Scripted { fake: Fake::new(&[]), scripts: Mutex::new(scripts.into()) });
+    let api = Arc::new(Scripted { fake: FakeReader::new(&[]), scripts: Mutex::new(scripts.into()) });
     let tally = Arc::new(Tally::default());
     let (stop, stopped) = watch::channel(false);
-    let controller = RecountFuture { tally: Arc::clone(&tally), begun: Instant::now(), failures };
+    let controller = TalliedController { tally: Arc::clone(&tally), begun: Instant::now(), failures };
     let running = tokio::spawn(run(controller, api, vec![WatchSource::Owners], stopped));
     sleep(wait).await;
     stop.send(true).unwrap();
@@ -213,10 +213,10 @@ async fn controller_concurrency_is_limited_and_started_work_finishes_on_shutdown
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_ends_with_the_server_ends_the_controller() {
     let api = Arc::new(Scripted {
-        fake: Fake::new(&[]),
+        fake: FakeReader::new(&[]),
         scripts: Mutex::new(VecDeque::from([(vec![], vec![ObjectEvent::Closed])])),
     });
-    let controller = RecountFuture { tally: Arc::default(), begun: Instant::now(), failures: 0 };
+    let controller = TalliedController { tally: Arc::default(), begun: Instant::now(), failures: 0 };
     let (_stop, stopped) = watch::channel(false);
     tokio::time::timeout(Duration::from_secs(5), run(controller, api, vec![WatchSource::Owners], stopped))
         .await

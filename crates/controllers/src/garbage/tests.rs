@@ -9,17 +9,17 @@ use value::{Str, Value};
 use super::decision::{Action, GarbageDecision, decide};
 use super::graph::OwnerGraph;
 use crate::api::{ClusterReader, ObjectChange};
-use crate::fake::{Fake, parse};
+use crate::fake::{FakeReader, parse};
 
 /// A fake cluster and a graph that has observed all of it.
 struct Cluster {
-    fake: Fake,
+    fake: FakeReader,
     graph: Mutex<OwnerGraph>,
 }
 
 impl Cluster {
     fn of(objects: &[Value]) -> Self {
-        let mut fake = Fake::new(&[]);
+        let mut fake = FakeReader::new(&[]);
         fake.objects = objects.to_vec();
         let mut cluster = Cluster { fake, graph: Mutex::default() };
         for object in objects {

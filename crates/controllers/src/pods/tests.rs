@@ -4,7 +4,7 @@ use value::Value;
 
 use super::{DELETION_CHECK_DELAY, OrphanReason, PodGcKey, failed, key_to_check, orphan_reason};
 use crate::api::{ClusterReader as _, ObjectChange};
-use crate::fake::{Fake, parse};
+use crate::fake::{FakeReader, parse};
 
 const QUARANTINE: Duration = Duration::from_secs(40);
 
@@ -36,7 +36,7 @@ fn broken() -> Value {
 }
 
 fn observed(object: &Value, deleted: bool) -> Option<(PodGcKey, Duration)> {
-    let fake = Fake::new(&[NODE]);
+    let fake = FakeReader::new(&[NODE]);
     let nodes = fake.kind("v1", "Node").unwrap();
     let change = ObjectChange { object_ref: fake.object_ref(object), object: object.clone(), deleted };
     key_to_check(&fake, &nodes, &change, QUARANTINE)

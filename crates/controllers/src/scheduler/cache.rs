@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use value::{Str, Value};
 
 use super::devices::{self, Devices, MissedChanges};
-use super::fit::Cluster;
+use super::fit::SchedulerSnapshot;
 use super::pause::Pause;
 
 /// The cluster as observed, plus own writes that are not observed yet. Changes are observed on the threads that serve requests, so a
 /// search must not hold this lock: see [`search`](super::search).
 pub(super) struct SchedulerCache {
-    pub(super) cluster: Arc<Cluster>,
+    pub(super) cluster: Arc<SchedulerSnapshot>,
     pub(super) pending: BTreeSet<(Str, Str)>,
     /// UIDs of pods bound by this scheduler. Older observations that show them unbound are ignored.
     pub(super) bound: HashMap<(Str, Str), Str>,

@@ -13,7 +13,7 @@ use value::{Str, Value};
 
 /// Nodes and the resources that their pods use.
 #[derive(Clone, Default)]
-pub(crate) struct Cluster {
+pub(crate) struct SchedulerSnapshot {
     pub(crate) nodes: BTreeMap<Str, Arc<Value>>,
     pods: HashMap<(Str, Str), Arc<PodOnNode>>,
     by_node: HashMap<Str, BTreeSet<(Str, Str)>>,
@@ -79,7 +79,7 @@ pub(crate) fn unschedulable_message(nodes: usize, reasons: &Reasons) -> String {
     format!("0/{nodes} nodes are available: {}.", all.join(", "))
 }
 
-impl Cluster {
+impl SchedulerSnapshot {
     pub(crate) fn forget_pods(&mut self) {
         self.pods.clear();
         self.by_node.clear();

@@ -1,12 +1,12 @@
 use value::{Str, Value};
 
-use super::fit::{Cluster, unschedulable_message};
+use super::fit::{SchedulerSnapshot, unschedulable_message};
 use super::readiness::{self, Readiness};
 use super::{is_pending, unsupported};
 use crate::fake::parse;
 
-fn cluster(nodes: &[&str], pods: &[&str]) -> Cluster {
-    let mut cluster = Cluster::default();
+fn cluster(nodes: &[&str], pods: &[&str]) -> SchedulerSnapshot {
+    let mut cluster = SchedulerSnapshot::default();
     for node in nodes {
         let node = parse(node);
         cluster.nodes.insert(Str::from(node.str_at(&["metadata", "name"]).unwrap()), node.into());
@@ -19,7 +19,7 @@ fn cluster(nodes: &[&str], pods: &[&str]) -> Cluster {
     cluster
 }
 
-fn tried(cluster: &Cluster, pod: &str) -> Result<Vec<String>, String> {
+fn tried(cluster: &SchedulerSnapshot, pod: &str) -> Result<Vec<String>, String> {
     let (fitting, reasons) = cluster.fitting(&parse(pod));
     if fitting.is_empty() {
         return Err(unschedulable_message(cluster.nodes.len(), &reasons));
@@ -44,7 +44,7 @@ fn the_least_allocated_feasible_node_is_preferred() {
     assert_eq!(tried(&cluster, &wants("500m")), Ok(vec!["small".to_owned(), "large".to_owned()]));
     assert_eq!(tried(&cluster, &wants("2")), Err("0/2 nodes are available: 2 Insufficient cpu.".to_owned()));
     assert_eq!(
-        tried(&Cluster::default(), &wants("1")),
+        tried(&SchedulerSnapshot::default(), &wants("1")),
         Err("no nodes available to schedule pods".to_owned())
     );
 }

@@ -48,7 +48,7 @@ fn requests_still_on_a_closed_fast_path_keep_occupying_their_seats() {
     fast.close();
     assert_eq!(fast.occupied(), 2);
     assert!(!fast.enter(0, 1));
-    assert!(fast.leave(0, MICROSECOND), "who leaves is told that somebody may wait");
+    assert!(fast.leave(0, MICROSECOND), "the leaving request learns that another may wait");
     assert!(fast.leave(1, MICROSECOND));
     assert_eq!(fast.occupied(), 0);
     assert_eq!(fast.nanoseconds(), 2000);

@@ -23,7 +23,7 @@ fn queuing(queues: u32, length_limit: u32) -> Queuing {
     Queuing::Queue { dealer: Dealer::new(queues, 1).unwrap(), queues, length_limit }
 }
 
-struct ActiveLevel {
+struct LoggedLevel {
     set: QueueSet<Named>,
     log: Rc<RefCell<Vec<&'static str>>>,
 }
@@ -32,12 +32,12 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-impl ActiveLevel {
+impl LoggedLevel {
     fn new(queuing: Queuing, limit: u64) -> Self {
         let mut set = QueueSet::new(queuing, Duration::ZERO);
         set.flow("schema");
         set.configure(Duration::ZERO, queuing, limit, limit.max(1));
-        ActiveLevel { set, log: Rc::default() }
+        LoggedLevel { set, log: Rc::default() }
     }
 
     fn start(&mut self, now: u64, name: &'static str, hash: u64, work: WorkEstimate) -> ArrivalDecision {
@@ -82,7 +82,7 @@ impl ActiveLevel {
 
 #[test]
 fn virtual_time_and_charges_are_as_computed_by_hand() {
-    let mut level = ActiveLevel::new(queuing(2, 10), 1);
+    let mut level = LoggedLevel::new(queuing(2, 10), 1);
     // One request of queue 0 executes, one waits in each queue.
     let first = level.executes(0, "first", 0, 1);
     assert_eq!(level.next_dispatch(0), "0.00300000ss", "charged with the estimate of 3 ms");
@@ -101,7 +101,7 @@ fn virtual_time_and_charges_are_as_computed_by_hand() {
 
 #[test]
 fn an_idle_queue_accumulates_no_credit() {
-    let mut level = ActiveLevel::new(queuing(2, 10), 1);
+    let mut level = LoggedLevel::new(queuing(2, 10), 1);
     let busy = level.executes(0, "busy", 0, 1);
     level.waits(1, "next", 0, 1);
     // R is at 1 s: one queue, one seat, all the time.
@@ -115,7 +115,7 @@ fn an_idle_queue_accumulates_no_credit() {
 
 #[test]
 fn a_flow_with_many_requests_does_not_delay_one_with_few() {
-    let mut level = ActiveLevel::new(queuing(2, 100), 1);
+    let mut level = LoggedLevel::new(queuing(2, 100), 1);
     let mut executing = level.executes(0, "e", 0, 1);
     let mut waiting: Vec<RequestId> = (0..50).map(|_| level.waits(0, "elephant", 0, 1)).collect();
     let mouse = level.waits(1, "mouse", 1, 1);
@@ -132,7 +132,7 @@ fn a_flow_with_many_requests_does_not_delay_one_with_few() {
 #[test]
 fn a_request_waits_in_the_shortest_queue_of_its_hand() {
     let dealer = Dealer::new(4, 2).unwrap();
-    let mut level = ActiveLevel::new(Queuing::Queue { dealer, queues: 4, length_limit: 10 }, 1);
+    let mut level = LoggedLevel::new(Queuing::Queue { dealer, queues: 4, length_limit: 10 }, 1);
     level.executes(0, "e", 0, 1);
     // Hash 0 deals queues 0 and 1.
     level.waits(0, "a", 0, 5);
@@ -146,7 +146,7 @@ fn a_request_waits_in_the_shortest_queue_of_its_hand() {
 
 #[test]
 fn a_request_is_rejected_when_its_queue_is_full() {
-    let mut level = ActiveLevel::new(queuing(1, 1), 1);
+    let mut level = LoggedLevel::new(queuing(1, 1), 1);
     let first = level.executes(0, "a", 0, 1);
     level.waits(0, "b", 0, 1);
     assert_eq!(
@@ -164,7 +164,7 @@ fn a_request_is_rejected_when_its_queue_is_full() {
 
 #[test]
 fn a_level_without_queues_refuses_what_does_not_fit() {
-    let mut level = ActiveLevel::new(Queuing::Reject, 3);
+    let mut level = LoggedLevel::new(Queuing::Reject, 3);
     let two = level.executes(0, "a", 0, 2);
     assert_eq!(
         level.start(0, "b", 0, WorkEstimate::seats(2)),
@@ -177,13 +177,13 @@ fn a_level_without_queues_refuses_what_does_not_fit() {
 
 #[test]
 fn without_seats_a_rejecting_level_runs_one_request_and_a_queuing_level_none() {
-    let mut level = ActiveLevel::new(Queuing::Reject, 0);
+    let mut level = LoggedLevel::new(Queuing::Reject, 0);
     let only = level.executes(0, "a", 0, 1);
     assert!(matches!(level.start(0, "b", 0, WorkEstimate::ONE_SEAT), ArrivalDecision::Rejected(_)));
     level.set.finish(ms(1), only);
     level.executes(1, "c", 0, 1);
 
-    let mut level = ActiveLevel::new(queuing(1, 10), 0);
+    let mut level = LoggedLevel::new(queuing(1, 10), 0);
     let waiting = level.waits(0, "a", 0, 1);
     assert_eq!(level.set.withdraw(ms(15_000), waiting), Withdrawn::Removed);
     assert_eq!(level.set.counts.cancelled, 1);
@@ -192,17 +192,17 @@ fn without_seats_a_rejecting_level_runs_one_request_and_a_queuing_level_none() {
 
 #[test]
 fn an_exempt_level_has_no_limit_and_reports_its_usage() {
-    let mut level = ActiveLevel::new(Queuing::Exempt, 0);
+    let mut level = LoggedLevel::new(Queuing::Exempt, 0);
     for _ in 0..100 {
         level.executes(0, "a", 0, 10);
     }
     assert_eq!(level.set.load(), Load { waiting: 0, executing: 100, seats_in_use: 1000, seats_waiting: 0 });
-    assert_eq!(level.set.flows()[0].waited.count(), 0, "nobody waits, so nothing is observed");
+    assert_eq!(level.set.flows()[0].waited.count(), 0, "no request waits, so nothing is observed");
 }
 
 #[test]
 fn a_wide_request_waits_for_its_seats_and_is_not_overtaken() {
-    let mut level = ActiveLevel::new(queuing(2, 10), 4);
+    let mut level = LoggedLevel::new(queuing(2, 10), 4);
     let a = level.executes(0, "a", 0, 2);
     let b = level.executes(0, "b", 1, 1);
     level.waits(0, "wide", 0, 4);
@@ -216,7 +216,7 @@ fn a_wide_request_waits_for_its_seats_and_is_not_overtaken() {
 
 #[test]
 fn a_request_wider_than_the_level_runs_alone() {
-    let mut level = ActiveLevel::new(queuing(1, 10), 2);
+    let mut level = LoggedLevel::new(queuing(1, 10), 2);
     let a = level.executes(0, "a", 0, 1);
     level.waits(0, "wide", 0, 5);
     level.set.finish(ms(1), a);
@@ -226,7 +226,7 @@ fn a_request_wider_than_the_level_runs_alone() {
 
 #[test]
 fn final_seats_are_occupied_for_a_while_after_the_request() {
-    let mut level = ActiveLevel::new(queuing(1, 10), 2);
+    let mut level = LoggedLevel::new(queuing(1, 10), 2);
     let work = WorkEstimate { initial_seats: 1, final_seats: 4, additional_latency: ms(5) };
     let ArrivalDecision::Executing(id) = level.start(0, "a", 0, work) else { panic!() };
     // 4 seats for 5 ms become 2 seats for 10 ms, because there are only 2.
@@ -241,7 +241,7 @@ fn final_seats_are_occupied_for_a_while_after_the_request() {
 
 #[test]
 fn a_suspended_request_gives_its_seats_up_and_comes_back_through_its_queue() {
-    let mut level = ActiveLevel::new(queuing(1, 10), 1);
+    let mut level = LoggedLevel::new(queuing(1, 10), 1);
     let work = WorkEstimate { initial_seats: 1, final_seats: 1, additional_latency: ms(5) };
     let ArrivalDecision::Executing(id) = level.start(0, "a", 0, work) else { panic!() };
     level.waits(0, "b", 0, 1);
@@ -258,7 +258,7 @@ fn a_suspended_request_gives_its_seats_up_and_comes_back_through_its_queue() {
 
 #[test]
 fn removed_queues_drain_before_they_disappear() {
-    let mut level = ActiveLevel::new(queuing(4, 10), 1);
+    let mut level = LoggedLevel::new(queuing(4, 10), 1);
     let a = level.executes(0, "a", 3, 1);
     level.waits(0, "b", 3, 1);
     level.set.configure(ms(1), queuing(2, 10), 1, 1);
@@ -273,7 +273,7 @@ fn removed_queues_drain_before_they_disappear() {
 
 #[test]
 fn increasing_the_seats_dispatches_waiting_requests_immediately() {
-    let mut level = ActiveLevel::new(queuing(1, 10), 1);
+    let mut level = LoggedLevel::new(queuing(1, 10), 1);
     level.executes(0, "a", 0, 1);
     level.waits(0, "b", 0, 1);
     level.waits(0, "c", 0, 1);
@@ -283,7 +283,7 @@ fn increasing_the_seats_dispatches_waiting_requests_immediately() {
 
 #[test]
 fn a_request_that_needs_seats_set_aside_closes_the_fast_path_until_most_seats_are_free() {
-    let mut level = ActiveLevel::new(queuing(4, 10), 16);
+    let mut level = LoggedLevel::new(queuing(4, 10), 16);
     let fast = Arc::clone(level.set.fast_path());
     assert!(fast.enter(0, 1), "an idle level has a fast path");
     let first = level.executes(0, "first", 0, 8);
@@ -302,7 +302,7 @@ fn a_request_that_needs_seats_set_aside_closes_the_fast_path_until_most_seats_ar
 
 #[test]
 fn a_request_wider_than_the_level_waits_for_those_on_the_fast_path() {
-    let mut level = ActiveLevel::new(queuing(4, 10), 16);
+    let mut level = LoggedLevel::new(queuing(4, 10), 16);
     let fast = Arc::clone(level.set.fast_path());
     assert!(fast.enter(0, 1));
     level.waits(0, "wide", 0, 20);
@@ -314,7 +314,7 @@ fn a_request_wider_than_the_level_waits_for_those_on_the_fast_path() {
 
 #[test]
 fn a_level_without_queues_uses_seats_set_aside_before_it_refuses() {
-    let mut level = ActiveLevel::new(Queuing::Reject, 16);
+    let mut level = LoggedLevel::new(Queuing::Reject, 16);
     let fast = Arc::clone(level.set.fast_path());
     assert!(fast.enter(0, 1));
     level.executes(0, "fits", 0, 15);
@@ -326,7 +326,7 @@ fn a_level_without_queues_uses_seats_set_aside_before_it_refuses() {
 
 #[test]
 fn the_fast_path_is_in_the_statistics_of_the_level() {
-    let mut level = ActiveLevel::new(queuing(4, 10), 16);
+    let mut level = LoggedLevel::new(queuing(4, 10), 16);
     let fast = Arc::clone(level.set.fast_path());
     let counters = level.set.fast_counters(0);
     for took in [ms(2), ms(4)] {
@@ -360,7 +360,7 @@ fn the_fast_path_is_in_the_statistics_of_the_level() {
 
 #[test]
 fn a_long_fast_path_request_counts_as_one_seat_in_the_statistics() {
-    let mut level = ActiveLevel::new(queuing(4, 10), 16);
+    let mut level = LoggedLevel::new(queuing(4, 10), 16);
     let fast = Arc::clone(level.set.fast_path());
     assert!(fast.enter(0, 1));
     level.set.end_period(ms(990));
@@ -373,7 +373,7 @@ fn a_long_fast_path_request_counts_as_one_seat_in_the_statistics() {
 
 #[test]
 fn statistics_of_deleted_flow_schemas_are_bounded() {
-    let mut level = ActiveLevel::new(queuing(1, 10), 1);
+    let mut level = LoggedLevel::new(queuing(1, 10), 1);
     for number in 0..2000 {
         level.set.retire_flows();
         level.set.flow("schema");
@@ -415,7 +415,7 @@ proptest! {
     #[test]
     fn no_request_is_lost_and_no_seat_is_given_twice(steps in steps()) {
         let (mut limit, mut queues) = (16, 4);
-        let mut level = ActiveLevel::new(queuing(queues, 5), limit);
+        let mut level = LoggedLevel::new(queuing(queues, 5), limit);
         let mut now = 0;
         let mut known: BTreeSet<RequestId> = BTreeSet::new();
         let mut lingering: BTreeSet<RequestId> = BTreeSet::new();
@@ -455,7 +455,7 @@ proptest! {
                         known.remove(&id);
                     },
                 Step::EnterFastPath(shard) => if level.set.fast_path().enter(shard, 1) {
-                    prop_assert_eq!(level.set.load().waiting, 0, "nobody overtakes who waits");
+                    prop_assert_eq!(level.set.load().waiting, 0, "no request overtakes a waiting one");
                     fast.push(shard);
                 },
                 Step::LeaveFastPath(n) => if !fast.is_empty() {
@@ -510,7 +510,7 @@ proptest! {
     /// With one seat and steady demand, two flows are served in turn, regardless of their numbers of requests.
     #[test]
     fn two_flows_with_demand_get_the_same_number_of_turns(many in 10_usize..60, took in 1_u64..20) {
-        let mut level = ActiveLevel::new(queuing(2, 1000), 1);
+        let mut level = LoggedLevel::new(queuing(2, 1000), 1);
         let mut executing = level.executes(0, "first", 0, 1);
         for _ in 0..many {
             level.waits(0, "many", 0, 1);

@@ -1,13 +1,13 @@
 use super::*;
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Text {
+struct TextMessage {
     #[prost(string, tag = "1")]
     text: String,
 }
 
-fn text(text: &str) -> Text {
-    Text { text: text.to_owned() }
+fn text(text: &str) -> TextMessage {
+    TextMessage { text: text.to_owned() }
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn messages_are_read_from_data_that_is_cut_anywhere() {
         let mut messages = Vec::new();
         for part in [first, second] {
             reader.push(part);
-            while let Some(message) = reader.next::<Text>().unwrap() {
+            while let Some(message) = reader.next::<TextMessage>().unwrap() {
                 messages.push(message);
             }
         }
@@ -33,18 +33,18 @@ fn messages_are_read_from_data_that_is_cut_anywhere() {
 fn a_message_beyond_the_limit_is_refused_before_it_arrives() {
     let mut reader = FrameReader::new(10);
     reader.push(&[0, 0, 0, 0, 11]);
-    assert_eq!(reader.next::<Text>().unwrap_err().code, GrpcCode::ResourceExhausted);
+    assert_eq!(reader.next::<TextMessage>().unwrap_err().code, GrpcCode::ResourceExhausted);
     let mut reader = FrameReader::new(11);
     reader.push(&[0, 0, 0, 0, 11]);
-    assert_eq!(reader.next::<Text>(), Ok(None));
+    assert_eq!(reader.next::<TextMessage>(), Ok(None));
 }
 
 #[test]
 fn compressed_and_undecodable_messages_are_errors() {
     let mut reader = FrameReader::new(10);
     reader.push(&[1, 0, 0, 0, 0]);
-    assert_eq!(reader.next::<Text>().unwrap_err().code, GrpcCode::Unimplemented);
+    assert_eq!(reader.next::<TextMessage>().unwrap_err().code, GrpcCode::Unimplemented);
     let mut reader = FrameReader::new(10);
     reader.push(&[0, 0, 0, 0, 2, 0x0a, 9]);
-    assert_eq!(reader.next::<Text>().unwrap_err().code, GrpcCode::Internal);
+    assert_eq!(reader.next::<TextMessage>().unwrap_err().code, GrpcCode::Internal);
 }

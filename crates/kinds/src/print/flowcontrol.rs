@@ -3,10 +3,10 @@
 use value::Value;
 
 use super::view::{View, cells};
-use super::{Column, TableDef, TableRow, Whole};
+use super::{Column, TableDef, TableFinish, TableRow};
 
 pub(crate) const FLOW_SCHEMA: TableDef = TableDef {
-    whole: Whole::Precedence,
+    whole: TableFinish::Precedence,
     ..TableDef::new(
         &[
             Column::NAME,

@@ -91,12 +91,12 @@ impl Column {
 pub struct TableDef {
     columns: &'static [Column],
     cells: fn(&View<'_>) -> Vec<Value>,
-    whole: Whole,
+    whole: TableFinish,
 }
 
 /// Processing that needs all rows of a list at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whole {
+enum TableFinish {
     /// Each row depends only on its object.
     Nothing,
     /// Marks the default storage class in its name column.
@@ -133,7 +133,7 @@ pub fn custom() -> &'static TableDef {
 
 impl TableDef {
     const fn new(columns: &'static [Column], cells: fn(&View<'_>) -> Vec<Value>) -> Self {
-        TableDef { columns, cells, whole: Whole::Nothing }
+        TableDef { columns, cells, whole: TableFinish::Nothing }
     }
 
     /// All columns, including those for `-o wide`; clients choose.
@@ -154,9 +154,9 @@ impl TableDef {
             .map(|(index, object)| TableRow { index, cells: self.row(object, now) })
             .collect();
         match self.whole {
-            Whole::Nothing => {}
-            Whole::DefaultClass => storage::mark_default(objects, &mut rows),
-            Whole::Precedence => flowcontrol::sort(objects, &mut rows),
+            TableFinish::Nothing => {}
+            TableFinish::DefaultClass => storage::mark_default(objects, &mut rows),
+            TableFinish::Precedence => flowcontrol::sort(objects, &mut rows),
         }
         rows
     }

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use value::Value;
 
 use super::view::{View, cells, moment};
-use super::{Column, TableDef, TableRow, Whole};
+use super::{Column, TableDef, TableFinish, TableRow};
 
 pub(crate) const STORAGE_CLASS: TableDef = TableDef {
-    whole: Whole::DefaultClass,
+    whole: TableFinish::DefaultClass,
     ..TableDef::new(
         &[
             Column::NAME,

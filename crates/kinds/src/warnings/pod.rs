@@ -228,7 +228,7 @@ fn volumes(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
     let list = at.field("volumes");
     for (i, volume) in spec.items("volumes").iter().enumerate() {
         let here = list.index(i);
-        for (field, shown, words) in PLUGINS {
+        for (field, with_source, words) in PLUGINS {
             // kube-apiserver checks the claim of an ephemeral volume at this point of the order.
             if field == "cephfs"
                 && let Some(claim) = volume.part("ephemeral").part("volumeClaimTemplate")
@@ -236,7 +236,7 @@ fn volumes(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
                 claim_spec(&here.field("ephemeral.volumeClaimTemplate.spec"), claim.part("spec"), warnings);
             }
             if volume.part(field).is_some() {
-                warnings.push(format!("{}: {words}", here.field(shown)));
+                warnings.push(format!("{}: {words}", here.field(with_source)));
             }
         }
     }
@@ -246,7 +246,7 @@ fn volumes(at: &At<'_>, spec: Option<&Value>, warnings: &mut Vec<String>) {
 /// A path in a volume and the source that creates it.
 type VolumePathSource = (String, String);
 
-fn shown(source: &VolumePathSource) -> String {
+fn with_source(source: &VolumePathSource) -> String {
     let path = api::field::quote(&source.0);
     if source.1.is_empty() { path } else { format!("{path} ({})", source.1) }
 }
@@ -268,7 +268,7 @@ fn overlapping(paths: Vec<VolumePathSource>) -> Vec<String> {
                 && !other.0.is_empty()
                 && (inside(&other.0, &this.0) || inside(&this.0, &other.0))
             {
-                found.push(format!("{} with {}", shown(&this), shown(other)));
+                found.push(format!("{} with {}", with_source(&this), with_source(other)));
             }
         }
         earlier.push(this);

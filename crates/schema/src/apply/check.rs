@@ -85,12 +85,14 @@ impl ConfigCheck {
                 }
             }
             (ValueType::Object(_) | ValueType::Map(_), other) => {
-                self.report(format!("expected map, got {}", shown(other)));
+                self.report(format!("expected map, got {}", go_wrapper_text(other)));
             }
             (ValueType::List(list), Value::List(items)) => {
                 self.list(items, typed, Typed::root(list.items.get()));
             }
-            (ValueType::List(_), other) => self.report(format!("expected list, got {}", shown(other))),
+            (ValueType::List(_), other) => {
+                self.report(format!("expected list, got {}", go_wrapper_text(other)));
+            }
             (_, scalar) => self.scalar(scalar, typed.schema()),
         }
     }
@@ -132,11 +134,11 @@ impl ConfigCheck {
                 ));
             }
             ValueType::Bool if value.as_bool().is_none() => {
-                self.report(format!("expected boolean, got {}", shown(value)));
+                self.report(format!("expected boolean, got {}", go_wrapper_text(value)));
             }
             // Quantities, times and similar types accept any scalar.
             ValueType::String(_) if matches!(value, Value::List(_) | Value::Map(_)) => {
-                self.report(format!("expected any scalar, got {}", shown(value)));
+                self.report(format!("expected any scalar, got {}", go_wrapper_text(value)));
             }
             _ => {}
         }
@@ -144,7 +146,7 @@ impl ConfigCheck {
 }
 
 /// Formats a value as Go prints the library's wrapper around it.
-fn shown(value: &Value) -> String {
+fn go_wrapper_text(value: &Value) -> String {
     format!("&{{{}}}", go::text(&as_read(value)))
 }
 

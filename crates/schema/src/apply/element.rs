@@ -163,23 +163,23 @@ impl fmt::Display for Element {
                 f.write_str("[")?;
                 for (i, (name, value)) in fields.iter().enumerate() {
                     let comma = if i > 0 { "," } else { "" };
-                    write!(f, "{comma}{name}={}", shown(value))?;
+                    write!(f, "{comma}{name}={}", key_text(value))?;
                 }
                 f.write_str("]")
             }
-            Element::Value(value) => write!(f, "[={}]", shown(value)),
+            Element::Value(value) => write!(f, "[={}]", key_text(value)),
             Element::Index(at) => write!(f, "[{at}]"),
         }
     }
 }
 
-fn shown(value: &Value) -> String {
+fn key_text(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::String(text) => quote(text),
-        Value::List(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
+        Value::List(items) => format!("[{}]", items.iter().map(key_text).collect::<Vec<_>>().join(",")),
         Value::Map(map) => {
-            map.iter().flat_map(|(key, value)| [key.to_string(), "=".to_owned(), shown(value)]).collect()
+            map.iter().flat_map(|(key, value)| [key.to_string(), "=".to_owned(), key_text(value)]).collect()
         }
         scalar => value::go::text(scalar),
     }

@@ -59,7 +59,7 @@ async fn of_policy(
     let text = |field: &str| param_kind.str_at(&[field]).unwrap_or_default();
     Err(format!(
         r#"user {} must have "get" permission on all objects of the referenced paramKind (kind={}, apiVersion={})"#,
-        shown(user),
+        go_struct_text(user),
         text("kind"),
         text("apiVersion")
     ))
@@ -86,7 +86,7 @@ async fn of_binding(
     if allowed {
         return Ok(());
     }
-    let user = shown(user);
+    let user = go_struct_text(user);
     let without_rights = format!(
         r#"to determine minimum required permissions and user {user} does not have "{verb}" permission for all groups, versions and resources"#
     );
@@ -173,7 +173,7 @@ async fn allows(
 }
 
 /// A user as Go prints its struct.
-fn shown(user: &User) -> String {
+fn go_struct_text(user: &User) -> String {
     let extra: Vec<String> =
         user.extra.iter().map(|(key, values)| format!("{key}:[{}]", join(values))).collect();
     format!("&{{{} {} [{}] map[{}]}}", user.name, user.uid, join(&user.groups), extra.join(" "))

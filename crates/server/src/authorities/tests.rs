@@ -13,7 +13,7 @@ const NOW: i64 = 1_800_000_000;
 const DAY: i64 = 86_400;
 
 /// A certificate, and the issuer that signs others with its key.
-struct Made {
+struct TestCertificate {
     der: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
 }
@@ -29,18 +29,18 @@ fn params(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Certificat
     params
 }
 
-fn root(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Made {
+fn root(name: &str, change: impl FnOnce(&mut CertificateParams)) -> TestCertificate {
     let (params, key) = (params(name, change), KeyPair::generate().unwrap());
-    Made { der: params.self_signed(&key).unwrap().der().clone(), issuer: Issuer::new(params, key) }
+    TestCertificate { der: params.self_signed(&key).unwrap().der().clone(), issuer: Issuer::new(params, key) }
 }
 
-fn signed(by: &Made, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Made {
+fn signed(by: &TestCertificate, name: &str, change: impl FnOnce(&mut CertificateParams)) -> TestCertificate {
     let (params, key) = (params(name, change), KeyPair::generate().unwrap());
     let der = params.signed_by(&key, &by.issuer).unwrap().der().clone();
-    Made { der, issuer: Issuer::new(params, key) }
+    TestCertificate { der, issuer: Issuer::new(params, key) }
 }
 
-fn leaf(by: &Made) -> CertificateDer<'static> {
+fn leaf(by: &TestCertificate) -> CertificateDer<'static> {
     let change = |params: &mut CertificateParams| {
         params.is_ca = IsCa::NoCa;
         params.extended_key_usages =
@@ -54,7 +54,7 @@ fn now() -> UnixTime {
 }
 
 fn verify(
-    trusted: &[&Made],
+    trusted: &[&TestCertificate],
     chain: &[CertificateDer<'static>],
     purpose: Purpose,
 ) -> Result<(), CertificateRejection> {
@@ -63,7 +63,7 @@ fn verify(
 }
 
 /// Verifies a client certificate that was signed by a CA with the modified parameters.
-fn vouches(change: impl FnOnce(&mut CertificateParams)) -> Result<(), CertificateRejection> {
+fn verify_with_ca(change: impl FnOnce(&mut CertificateParams)) -> Result<(), CertificateRejection> {
     let root = root("root", change);
     verify(&[&root], &[leaf(&root)], Purpose::Client)
 }
@@ -74,21 +74,30 @@ fn ends(params: &mut CertificateParams, at: i64) {
 
 #[test]
 fn a_certificate_authority_is_trusted_only_within_its_validity_period() {
-    assert_eq!(vouches(|_| {}), Ok(()));
-    assert_eq!(vouches(|params| ends(params, NOW)), Ok(()));
-    assert!(matches!(vouches(|params| ends(params, NOW - 1)), Err(CertificateRejection::OutOfTime(_))));
+    assert_eq!(verify_with_ca(|_| {}), Ok(()));
+    assert_eq!(verify_with_ca(|params| ends(params, NOW)), Ok(()));
+    assert!(matches!(
+        verify_with_ca(|params| ends(params, NOW - 1)),
+        Err(CertificateRejection::OutOfTime(_))
+    ));
     let later = OffsetDateTime::from_unix_timestamp(NOW + 1).unwrap();
-    assert!(matches!(vouches(|params| params.not_before = later), Err(CertificateRejection::OutOfTime(_))));
+    assert!(matches!(
+        verify_with_ca(|params| params.not_before = later),
+        Err(CertificateRejection::OutOfTime(_))
+    ));
 }
 
 #[test]
 fn a_certificate_authority_is_trusted_only_if_it_may_sign_certificates() {
-    assert_eq!(vouches(|params| params.is_ca = IsCa::ExplicitNoCa), Err(CertificateRejection::MayNotSign));
-    assert_eq!(vouches(|params| params.is_ca = IsCa::NoCa), Err(CertificateRejection::MayNotSign));
-    assert_eq!(vouches(|params| params.key_usages = vec![KeyUsagePurpose::KeyCertSign]), Ok(()));
+    assert_eq!(
+        verify_with_ca(|params| params.is_ca = IsCa::ExplicitNoCa),
+        Err(CertificateRejection::MayNotSign)
+    );
+    assert_eq!(verify_with_ca(|params| params.is_ca = IsCa::NoCa), Err(CertificateRejection::MayNotSign));
+    assert_eq!(verify_with_ca(|params| params.key_usages = vec![KeyUsagePurpose::KeyCertSign]), Ok(()));
     let signs_data =
         |params: &mut CertificateParams| params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    assert_eq!(vouches(signs_data), Err(CertificateRejection::MayNotSign));
+    assert_eq!(verify_with_ca(signs_data), Err(CertificateRejection::MayNotSign));
     let root = root("root", |_| {});
     let between = signed(&root, "between", signs_data);
     let chain = [leaf(&between), between.der.clone()];
@@ -127,7 +136,7 @@ fn a_renewed_certificate_authority_is_trusted_by_its_valid_certificate() {
     let renewed = {
         let params = params("root", |_| {});
         let der = params.self_signed(old.issuer.key()).unwrap().der().clone();
-        Made { der, issuer: Issuer::new(params, KeyPair::generate().unwrap()) }
+        TestCertificate { der, issuer: Issuer::new(params, KeyPair::generate().unwrap()) }
     };
     let chain = [leaf(&old)];
     for trusted in [[&old, &renewed], [&renewed, &old]] {

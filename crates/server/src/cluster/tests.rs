@@ -16,7 +16,7 @@ use crate::state::State;
 const GROUP: &str = "coordination.k8s.io";
 
 /// Built-in Leases are of version `v1`, custom ones of `v9`.
-const DEFINITION: &str = r#"{"metadata":{"name":"leases.coordination.k8s.io",
+const CRD: &str = r#"{"metadata":{"name":"leases.coordination.k8s.io",
     "annotations":{"api-approved.kubernetes.io":"unapproved, for a test"}},
     "spec":{"group":"coordination.k8s.io","scope":"Namespaced",
     "names":{"plural":"leases","singular":"lease","kind":"Lease","listKind":"LeaseList"},
@@ -44,10 +44,7 @@ async fn start() -> (Ephemeral, Arc<State>, Client) {
     let server = Ephemeral::start().await.unwrap();
     let state = Arc::clone(server.running.state());
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
-    client
-        .create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &parse(DEFINITION))
-        .await
-        .unwrap();
+    client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &parse(CRD)).await.unwrap();
     let lease = |name: &str| {
         parse(&format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"holderIdentity":"built-in"}}}}"#))
     };

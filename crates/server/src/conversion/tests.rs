@@ -8,7 +8,7 @@ use value::json;
 use crate::Ephemeral;
 use crate::client::Client;
 
-const DEFINITION: &str = r#"{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Cluster",
+const CRD: &str = r#"{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Cluster",
     "names":{"plural":"things","kind":"Thing"},"versions":[
     {"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}},
     {"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
@@ -19,10 +19,7 @@ async fn a_failed_batch_conversion_is_retried_per_object_until_the_deadline() {
     let state = Arc::clone(server.running.state());
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let parse = |text: &str| json::parse(text.as_bytes()).unwrap();
-    client
-        .create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &parse(DEFINITION))
-        .await
-        .unwrap();
+    client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &parse(CRD)).await.unwrap();
     let thing = parse(r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"}}"#);
     let deadline = Instant::now() + Duration::from_secs(30);
     while let Err(status) = client.create("/apis/example.com/v1/things", &thing).await {

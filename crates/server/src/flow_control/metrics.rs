@@ -56,12 +56,12 @@ fn count(value: u64) -> Vec<Sample> {
 }
 
 /// A counter that appears with its first increment.
-fn counted(value: u64) -> Vec<Sample> {
+fn counter_if_used(value: u64) -> Vec<Sample> {
     if value == 0 { Vec::new() } else { count(value) }
 }
 
 /// A histogram that appears with its first observation.
-fn observed(histogram: &Histogram, labels: &[(&'static str, &'static str)]) -> Vec<Sample> {
+fn histogram_if_used(histogram: &Histogram, labels: &[(&'static str, &'static str)]) -> Vec<Sample> {
     if histogram.count() == 0 {
         return Vec::new();
     }
@@ -85,15 +85,15 @@ fn dispatched(level: &LevelReading, value: SeatSeconds) -> Vec<Sample> {
 const FAMILIES: &[(&str, &str, &[&str], SampleSource)] = &[
     ("rejected_requests_total", "[BETA] Number of requests rejected by API Priority and Fairness subsystem", &["reason"],
         SampleSource::Flow(MetricType::COUNTER, |f| RejectReason::ALL.iter().flat_map(|reason| {
-            counted(f.rejected_for(*reason)).into_iter().map(|sample| Sample(vec![("reason", reason.as_str())], sample.1))
+            counter_if_used(f.rejected_for(*reason)).into_iter().map(|sample| Sample(vec![("reason", reason.as_str())], sample.1))
         }).collect())),
     ("dispatched_requests_total", "[BETA] Number of requests executed by API Priority and Fairness subsystem", &[],
-        SampleSource::Flow(MetricType::COUNTER, |f| counted(f.dispatched))),
+        SampleSource::Flow(MetricType::COUNTER, |f| counter_if_used(f.dispatched))),
     ("priority_level_seat_utilization", "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, of utilization of seats for any stage of execution (but only initial stage for WATCHes)", &["phase"],
-        SampleSource::Level(MetricType::HISTOGRAM, |r| observed(&r.level.seats, &[("phase", "executing")]))),
+        SampleSource::Level(MetricType::HISTOGRAM, |r| histogram_if_used(&r.level.seats, &[("phase", "executing")]))),
     ("priority_level_request_utilization", "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, of number of requests (as a fraction of the relevant limit) waiting or in any stage of execution (but only initial stage for WATCHes)", &["phase"],
         SampleSource::Level(MetricType::HISTOGRAM, |r| [("executing", &r.level.executing), ("waiting", &r.level.waiting)].into_iter()
-            .flat_map(|(phase, histogram)| observed(histogram, &[("phase", phase)])).collect())),
+            .flat_map(|(phase, histogram)| histogram_if_used(histogram, &[("phase", phase)])).collect())),
     ("read_vs_write_current_requests", "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, of the number of requests (as a fraction of the relevant limit) waiting or in regular stage of execution", &["phase", "request_kind"],
         SampleSource::Server(MetricType::HISTOGRAM, read_vs_write)),
     ("current_r", "[ALPHA] R(time of last change)", &[], SampleSource::Level(MetricType::GAUGE, |r| plain(r.level.current_r.as_f64()))),
@@ -108,28 +108,28 @@ const FAMILIES: &[(&str, &str, &[&str], SampleSource)] = &[
     ("current_inqueue_seats", "[ALPHA] Number of seats currently pending in queues of the API Priority and Fairness subsystem", &[],
         SampleSource::Flow(MetricType::GAUGE, |f| f.in_queue.map(|_| count(f.in_queue_seats)).unwrap_or_default())),
     ("request_queue_length_after_enqueue", "[ALPHA] Length of queue in the API Priority and Fairness subsystem, as seen by each request after it is enqueued", &[],
-        SampleSource::Flow(MetricType::HISTOGRAM, |f| observed(&f.queue_length, &[]))),
+        SampleSource::Flow(MetricType::HISTOGRAM, |f| histogram_if_used(&f.queue_length, &[]))),
     ("current_executing_requests", "[BETA] Number of requests in initial (for a WATCH) or any (for a non-WATCH) execution stage in the API Priority and Fairness subsystem", &[],
         SampleSource::Flow(MetricType::GAUGE, |f| if f.dispatched > 0 { int(f.executing) } else { Vec::new() })),
     ("current_executing_seats", "[BETA] Concurrency (number of seats) occupied by the currently executing (initial stage for a WATCH, any stage otherwise) requests in the API Priority and Fairness subsystem", &[],
         SampleSource::Flow(MetricType::GAUGE, |f| if f.dispatched > 0 { count(f.executing_seats) } else { Vec::new() })),
     ("request_wait_duration_seconds", "[BETA] Length of time a request spent waiting in its queue", &["execute"],
         SampleSource::Flow(MetricType::HISTOGRAM, |f| [("false", &f.waited_in_vain), ("true", &f.waited)].into_iter()
-            .flat_map(|(execute, histogram)| observed(histogram, &[("execute", execute)])).collect())),
+            .flat_map(|(execute, histogram)| histogram_if_used(histogram, &[("execute", execute)])).collect())),
     ("request_execution_seconds", "[ALPHA] Duration of initial stage (for a WATCH) or any (for a non-WATCH) stage of request execution in the API Priority and Fairness subsystem", &["type"],
         SampleSource::Flow(MetricType::HISTOGRAM, |f| [("regular", &f.executed), ("watch", &f.watches_began)].into_iter()
-            .flat_map(|(kind, histogram)| observed(histogram, &[("type", kind)])).collect())),
+            .flat_map(|(kind, histogram)| histogram_if_used(histogram, &[("type", kind)])).collect())),
     ("watch_count_samples", "[ALPHA] count of watchers for mutating requests in API Priority and Fairness", &[],
-        SampleSource::Flow(MetricType::HISTOGRAM, |f| observed(&f.watch_counts, &[]))),
+        SampleSource::Flow(MetricType::HISTOGRAM, |f| histogram_if_used(&f.watch_counts, &[]))),
     ("work_estimated_seats", "[ALPHA] Number of estimated seats (maximum of initial and final seats) associated with requests in API Priority and Fairness", &[],
-        SampleSource::Flow(MetricType::HISTOGRAM, |f| observed(&f.estimated_seats, &[]))),
+        SampleSource::Flow(MetricType::HISTOGRAM, |f| histogram_if_used(&f.estimated_seats, &[]))),
     ("request_dispatch_no_accommodation_total", "[ALPHA] Number of times a dispatch attempt resulted in a non accommodation due to lack of available seats", &[],
-        SampleSource::Flow(MetricType::COUNTER, |f| counted(f.no_accommodation))),
+        SampleSource::Flow(MetricType::COUNTER, |f| counter_if_used(f.no_accommodation))),
     ("nominal_limit_seats", "[BETA] Nominal number of execution seats configured for each priority level", &[], SampleSource::Level(MetricType::GAUGE, |r| int(r.limits.nominal))),
     ("lower_limit_seats", "[ALPHA] Configured lower bound on number of execution seats available to each priority level", &[], SampleSource::Level(MetricType::GAUGE, |r| int(r.limits.lower))),
     ("upper_limit_seats", "[ALPHA] Configured upper bound on number of execution seats available to each priority level", &[], SampleSource::Level(MetricType::GAUGE, |r| int(r.limits.upper))),
     ("demand_seats", "EXPERIMENTAL: [ALPHA] Observations, at the end of every nanosecond, of (the number of seats each priority level could use) / (nominal number of seats for that level)", &[],
-        SampleSource::Level(MetricType::HISTOGRAM, |r| observed(&r.level.demand, &[]))),
+        SampleSource::Level(MetricType::HISTOGRAM, |r| histogram_if_used(&r.level.demand, &[]))),
     ("demand_seats_high_watermark", "[ALPHA] High watermark, over last adjustment period, of demand_seats", &[], SampleSource::Level(MetricType::GAUGE, |r| int(r.limits.high_watermark))),
     ("demand_seats_average", "[ALPHA] Time-weighted average, over last adjustment period, of demand_seats", &[], SampleSource::Level(MetricType::GAUGE, |r| plain(r.limits.average))),
     ("demand_seats_stdev", "[ALPHA] Time-weighted standard deviation, over last adjustment period, of demand_seats", &[], SampleSource::Level(MetricType::GAUGE, |r| plain(r.limits.deviation))),
@@ -147,7 +147,7 @@ fn read_vs_write(control: &FlowControl) -> Vec<Sample> {
     for (name, phase) in [("executing", RequestPhase::Executing), ("waiting", RequestPhase::Waiting)] {
         for (kind, mutating) in [("mutating", true), ("readOnly", false)] {
             if let Some(histogram) = traffic.read(now, phase, mutating) {
-                samples.extend(observed(&histogram, &[("phase", name), ("request_kind", kind)]));
+                samples.extend(histogram_if_used(&histogram, &[("phase", name), ("request_kind", kind)]));
             }
         }
     }

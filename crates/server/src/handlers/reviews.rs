@@ -27,9 +27,11 @@ pub async fn handle(
     match (kind.gvk.kind.as_str(), call.info.subresource.as_str()) {
         ("Pod", "binding") | ("Binding", "") => pods::bind(state, call, kind).await,
         ("Pod", "eviction") => evict::evict(state, call, kind).await,
-        ("SubjectAccessReview", _) => access_review(state, call, kind, Asker::Anybody).await,
-        ("LocalSubjectAccessReview", _) => access_review(state, call, kind, Asker::InNamespace).await,
-        ("SelfSubjectAccessReview", _) => access_review(state, call, kind, Asker::Caller).await,
+        ("SubjectAccessReview", _) => access_review(state, call, kind, ReviewSubject::Named).await,
+        ("LocalSubjectAccessReview", _) => {
+            access_review(state, call, kind, ReviewSubject::NamedInNamespace).await
+        }
+        ("SelfSubjectAccessReview", _) => access_review(state, call, kind, ReviewSubject::Caller).await,
         ("SelfSubjectRulesReview", _) => rules_review(state, call, kind).await,
         ("SelfSubjectReview", _) => self_review(call, kind).await,
         ("TokenReview", _) => tokens::review(state, call, kind).await,
@@ -41,9 +43,9 @@ pub async fn handle(
 
 /// The subject of an access review.
 #[derive(Clone, Copy, PartialEq)]
-enum Asker {
-    Anybody,
-    InNamespace,
+enum ReviewSubject {
+    Named,
+    NamedInNamespace,
     Caller,
 }
 
@@ -74,7 +76,7 @@ async fn access_review(
     state: &Arc<State>,
     call: &mut Call,
     kind: &ServedResource,
-    asker: Asker,
+    subject: ReviewSubject,
 ) -> Result<HandlerResponse, Status> {
     let mut review = read(state, call, kind).await?;
     let errors = kinds::table::behavior(&kind.stored.group_kind())
@@ -87,7 +89,7 @@ async fn access_review(
         let group = api::GroupKind::new(kind.stored.group.clone(), "");
         return Err(Status::invalid(&group, "", &errors));
     }
-    if asker == Asker::InNamespace {
+    if subject == ReviewSubject::NamedInNamespace {
         let wanted = review.str_at(&["spec", "resourceAttributes", "namespace"]).unwrap_or_default();
         if wanted != call.info.namespace {
             return Err(Status::bad_request(format!(
@@ -97,7 +99,7 @@ async fn access_review(
         }
     }
     let spec = review.at(&["spec"]).cloned().unwrap_or_default();
-    let user = if asker == Asker::Caller { call.user().clone() } else { review::subject(&spec) };
+    let user = if subject == ReviewSubject::Caller { call.user().clone() } else { review::subject(&spec) };
     let attributes = review::attributes(&spec);
     let answer = state.authorization.chain.load_full().decide(&user, &attributes).await;
     review.set_at(&["status"], review::status(&answer, &attributes));

@@ -14,7 +14,7 @@ use crate::outbound;
 use crate::pki;
 use crate::state::State;
 use crate::tls::{self, TlsOptions};
-use crate::trust::{Authority, Trust};
+use crate::trust::{Authority, ClientTrust};
 
 /// The files of a configuration, with the contents that the server started with: only different contents are applied.
 pub(crate) struct ConfigFiles {
@@ -103,14 +103,14 @@ fn authorities(
     flag: &'static str,
     path: PathBuf,
     content: Vec<u8>,
-    set: fn(&mut Trust, Authority),
+    set: fn(&mut ClientTrust, Authority),
     state: Arc<State>,
     changed: Arc<Notify>,
 ) -> Watched {
     Watched::new(flag, vec![path], vec![content], move |contents| {
         let new = Authority::from_pem(&contents.concat())?;
         let now = state.authentication.trust.load_full();
-        let mut trust = Trust { clients: now.clients.clone(), proxies: now.proxies.clone() };
+        let mut trust = ClientTrust { clients: now.clients.clone(), proxies: now.proxies.clone() };
         set(&mut trust, new);
         let proxy = &state.authentication.authenticator.load().front_proxy;
         trust.check(proxy.as_ref().is_some_and(|proxy| proxy.allowed_names.is_empty()))?;

@@ -10,13 +10,13 @@ use super::Storage;
 use crate::config::{AuthenticationConfig, ConfigError};
 use crate::metrics::Metrics;
 use crate::tokens::Tokens;
-use crate::trust::{Authority, Trust};
+use crate::trust::{Authority, ClientTrust};
 
 /// The authentication subsystem. Its swappable parts are replaced when the files behind them change.
 pub struct Authenticators {
     pub authenticator: ArcSwap<Authenticator>,
     /// The CAs of client certificates and of front proxies.
-    pub trust: ArcSwap<Trust>,
+    pub trust: ArcSwap<ClientTrust>,
     /// Remembers by which mode each caller was last allowed to impersonate, to try that one first.
     pub impersonations: LastModes,
     /// The issuer of service account tokens, if there is one.
@@ -40,11 +40,11 @@ pub(crate) struct AuthenticationContext<'a> {
 
 impl AuthenticationConfig {
     /// Parses the CAs of client certificates and front proxies.
-    pub(crate) fn trust(&self) -> Result<Trust, ConfigError> {
+    pub(crate) fn trust(&self) -> Result<ClientTrust, ConfigError> {
         let authority = |flag: &str, pem: Option<&Vec<u8>>| {
             pem.map(|pem| Authority::from_pem(pem)).transpose().map_err(|e| ConfigError::flag(flag, e))
         };
-        Ok(Trust {
+        Ok(ClientTrust {
             clients: authority("client-ca-file", self.client_ca.as_ref())?,
             proxies: authority(
                 "requestheader-client-ca-file",
@@ -56,7 +56,7 @@ impl AuthenticationConfig {
     /// `trust` is the result of [`AuthenticationConfig::trust`].
     pub(crate) fn build(
         self,
-        trust: Trust,
+        trust: ClientTrust,
         storage: &Storage,
         metrics: &Metrics,
         context: &AuthenticationContext<'_>,

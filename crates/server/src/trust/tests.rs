@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
 
-use super::{Authority, Certificates, Trust, VERIFIED_FOR, VerifiedCertificates};
+use super::{Authority, Certificates, ClientTrust, VERIFIED_FOR, VerifiedCertificates};
 
 /// A CA, and a certificate of `alice` that it signed.
-fn made(name: &str) -> (Trust, CertificateDer<'static>) {
+fn made(name: &str) -> (ClientTrust, CertificateDer<'static>) {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -19,7 +19,7 @@ fn made(name: &str) -> (Trust, CertificateDer<'static>) {
     params.distinguished_name.push(DnType::CommonName, "alice");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let leaf = params.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
-    (Trust { clients, proxies: None }, leaf.der().clone())
+    (ClientTrust { clients, proxies: None }, leaf.der().clone())
 }
 
 /// A copy of a verification result, made older by `by`.

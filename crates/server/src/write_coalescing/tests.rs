@@ -52,7 +52,7 @@ impl AsyncWrite for Pipe {
     }
 }
 
-type Ended = Result<(), io::Error>;
+type TurnResult = Result<(), io::Error>;
 
 #[test]
 fn frames_written_in_one_turn_are_sent_in_one_write() {
@@ -64,7 +64,7 @@ fn frames_written_in_one_turn_are_sent_in_one_write() {
             assert!(pin!(below.write_all(b"frame")).poll(cx).is_ready());
             assert!(pin!(below.flush()).poll(cx).is_ready());
         }
-        if turn == 3 { Poll::Ready(Ended::Ok(())) } else { Poll::Pending }
+        if turn == 3 { Poll::Ready(TurnResult::Ok(())) } else { Poll::Pending }
     }));
     let mut driven = pin!(above.turns(connection));
     let woken = Arc::new(Woken::default());
@@ -96,7 +96,7 @@ fn a_write_waits_when_the_coalescing_buffer_is_full() {
     let connection = pin!(poll_fn(move |cx| {
         let large = vec![0; 3 * MAX_BUFFERED];
         assert!(pin!(below.write_all(&large)).poll(cx).is_pending());
-        Poll::<Ended>::Pending
+        Poll::<TurnResult>::Pending
     }));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(pin!(above.turns(connection)).poll(&mut cx).is_pending());
@@ -110,7 +110,7 @@ fn a_failed_write_ends_the_connection() {
     let (mut below, above) = coalesce_writes(Pipe { fails: true, ..Pipe::default() });
     let connection = pin!(poll_fn(move |cx| {
         assert!(pin!(below.write_all(b"frame")).poll(cx).is_ready());
-        Poll::<Ended>::Pending
+        Poll::<TurnResult>::Pending
     }));
     let mut cx = Context::from_waker(Waker::noop());
     let mut driven = pin!(above.turns(connection));
@@ -126,7 +126,7 @@ fn an_upgraded_stream_sends_buffered_bytes_and_then_writes_directly() {
     {
         let connection = pin!(poll_fn(|cx| {
             assert!(pin!(below.write_all(b"101 ")).poll(cx).is_ready());
-            Poll::Ready(Ended::Ok(()))
+            Poll::Ready(TurnResult::Ok(()))
         }));
         assert!(pin!(above.turns(connection)).poll(&mut cx).is_ready());
     }

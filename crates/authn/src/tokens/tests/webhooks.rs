@@ -21,7 +21,7 @@ const HOOKS: &str = r#"{"metadata":{"name":"hooks","uid":"hooks-uid"},"webhooks"
     {"clientConfig":{"url":"https://all.example/"},"rules":[{"apiGroups":["*"]}]},
     {"clientConfig":{"url":"https://none.example/"},"rules":[]}]}"#;
 
-fn with_hooks() -> Arc<Store> {
+fn with_hooks() -> Arc<FakeObjects> {
     let store = store();
     for kind in WebhookConfigurationKind::ALL {
         store.put(BoundKind::Webhooks(kind), "", "hooks", HOOKS);
@@ -64,7 +64,7 @@ impl Default for Ask<'_> {
 }
 
 fn ask(
-    store: &Arc<Store>,
+    store: &Arc<FakeObjects>,
     rules: &RequestRules,
     attester: &Attests,
     ask: &Ask<'_>,
@@ -248,7 +248,7 @@ fn bound(group: Option<&str>) -> TokenClaims {
     }
 }
 
-fn reviewed(claims: &TokenClaims, gate: bool, change: impl FnOnce(&Store)) -> String {
+fn reviewed(claims: &TokenClaims, gate: bool, change: impl FnOnce(&FakeObjects)) -> String {
     let (issuer, store) = (issuer(), with_hooks());
     change(&store);
     let verifier = verifier(&issuer, &store);
@@ -272,7 +272,7 @@ fn token_review_of_a_webhook_token_shows_its_configuration_and_group() {
 #[test]
 fn webhook_token_is_invalid_without_its_configuration_account_group_or_feature_gate() {
     let kind = BoundKind::Webhooks(WebhookConfigurationKind::Mutating);
-    let check = |gate, change: fn(&Store), expected: expect_test::Expect| {
+    let check = |gate, change: fn(&FakeObjects), expected: expect_test::Expect| {
         expected.assert_eq(&reviewed(&bound(Some("apps")), gate, change));
     };
     check(
@@ -318,7 +318,7 @@ fn webhook_token_is_invalid_without_its_configuration_account_group_or_feature_g
     expect![[r#"bound object was a webhook config, but "admissionReviewAPIGroups" attestation is missing"#]]
         .assert_eq(&reviewed(&bound(None), true, |_| {}));
     // A configuration of the other kind with the same name does not keep the token valid.
-    let only_other = |store: &Store| store.remove(kind, "", "hooks");
+    let only_other = |store: &FakeObjects| store.remove(kind, "", "hooks");
     assert_eq!(reviewed(&bound(Some("*")), true, only_other), "service account token has been invalidated");
 }
 

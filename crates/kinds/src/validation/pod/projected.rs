@@ -20,11 +20,11 @@ const MAX_CERTIFICATE_SECONDS: i64 = 91 * 24 * 3600;
 const MAX_KUBERNETES_CERTIFICATE_SECONDS: i64 = 24 * 3600;
 
 /// Paths used by the sources so far. A duplicate is reported at the volume.
-struct Paths<'a> {
+struct ProjectedPaths<'a> {
     taken: HashSet<&'a str>,
 }
 
-impl<'a> Paths<'a> {
+impl<'a> ProjectedPaths<'a> {
     fn take(&mut self, path: &'a str, named: &str, at: &At<'_>, errors: &mut FieldErrors) {
         if !self.taken.insert(path) {
             errors.invalid(at, named, "conflicting duplicate paths");
@@ -39,7 +39,7 @@ pub(in crate::validation) fn projected(
     errors: &mut FieldErrors,
 ) {
     volume_sources::default_mode(source, at, errors);
-    let mut paths = Paths { taken: HashSet::new() };
+    let mut paths = ProjectedPaths { taken: HashSet::new() };
     let list = at.field("sources");
     for (i, source) in source.items("sources").iter().enumerate() {
         let source_at = list.index(i);
@@ -82,7 +82,7 @@ pub(in crate::validation) fn projected(
 
 fn keys<'a>(
     object: &'a Value,
-    paths: &mut Paths<'a>,
+    paths: &mut ProjectedPaths<'a>,
     volume_at: &At<'_>,
     at: &At<'_>,
     errors: &mut FieldErrors,
@@ -183,7 +183,7 @@ fn trust_bundle_name(name: &str) -> Vec<String> {
 
 fn pod_certificate<'a>(
     certificate: &'a Value,
-    paths: &mut Paths<'a>,
+    paths: &mut ProjectedPaths<'a>,
     volume_at: &At<'_>,
     at: &At<'_>,
     errors: &mut FieldErrors,

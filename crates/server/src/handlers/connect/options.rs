@@ -188,18 +188,18 @@ mod tests {
 
     #[test]
     fn pod_log_options_are_validated() {
-        let judge = |query: &str| {
+        let check = |query: &str| {
             let text = Query::parse(query);
             let info = RequestInfo::parse(&Method::GET, "/api/v1/namespaces/n/pods/p/log", &text);
             of_query(&text, &info, "PodLogOptions").map(|options| {
                 log_errors(&options).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
             })
         };
-        assert_eq!(judge("tailLines=1&limitBytes=1&sinceSeconds=1&follow=true"), Ok(String::new()));
-        assert_eq!(judge("tailLines=x").unwrap_err(), r#"strconv.ParseInt: parsing "x": invalid syntax"#);
-        assert!(judge("sinceTime=x").unwrap_err().starts_with("parsing time \"x\""));
+        assert_eq!(check("tailLines=1&limitBytes=1&sinceSeconds=1&follow=true"), Ok(String::new()));
+        assert_eq!(check("tailLines=x").unwrap_err(), r#"strconv.ParseInt: parsing "x": invalid syntax"#);
+        assert!(check("sinceTime=x").unwrap_err().starts_with("parsing time \"x\""));
         assert_eq!(
-            judge("limitBytes=0&sinceSeconds=1&sinceTime=2020-01-01T00:00:00Z&stream=All").unwrap(),
+            check("limitBytes=0&sinceSeconds=1&sinceTime=2020-01-01T00:00:00Z&stream=All").unwrap(),
             "limitBytes: Invalid value: 0: must be greater than 0; []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified; stream: Forbidden: may not be specified"
         );
     }

@@ -76,7 +76,7 @@ async fn a_cached_token_is_reused_and_a_missing_one_is_requested_once() {
     let (TokenLookup::Soon(first), TokenLookup::Soon(second)) =
         (tokens.look_up(&other), tokens.look_up(&other))
     else {
-        panic!("nobody asked");
+        panic!("no token was requested");
     };
     assert!(first.over.same_channel(&second.over));
     // The loopback is disconnected: the request fails at once, and the next lookup does not send another immediately.
@@ -90,7 +90,7 @@ async fn a_cached_token_is_reused_and_a_missing_one_is_requested_once() {
 async fn a_token_forgotten_during_its_request_is_not_cached() {
     let tokens = tokens();
     let gone = recipient("a", "https://one/");
-    let TokenLookup::Soon(mut under_way) = tokens.look_up(&gone) else { panic!("nobody asked") };
+    let TokenLookup::Soon(mut under_way) = tokens.look_up(&gone) else { panic!("no token was requested") };
     tokens.account_changed();
     let _ = under_way.over.changed().await;
     assert!(tokens.slots().is_empty());
