@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use api::Status;
 use authn::User;
 use authn::names::SERVICE_ACCOUNT_PREFIX;
-use prometheus::{IntCounterVec, IntGauge, Opts};
+use prometheus::{IntCounterVec, IntGauge};
 use tracing::warn;
 use value::Str;
 
@@ -119,38 +119,31 @@ struct BudgetMetrics {
     refused: IntCounterVec,
 }
 
-impl BudgetMetrics {
-    fn register(registry: &MetricRegistry, held: IntGauge, refused: Opts) -> Result<Self, prometheus::Error> {
-        let refused = IntCounterVec::new(refused, &["reason"])?;
-        registry.register(Box::new(held.clone()))?;
-        registry.register(Box::new(refused.clone()))?;
-        Ok(BudgetMetrics { held, refused })
-    }
-}
-
 impl ByteBudget {
     pub fn for_bodies(registry: &MetricRegistry) -> Result<Arc<Self>, prometheus::Error> {
-        let held = IntGauge::new(
+        let held = registry.gauge(
             "apiserver_request_body_bytes",
             "Bytes of request bodies that the server holds, as charged to the budget for them.",
         )?;
-        let refused = Opts::new(
+        let refused = registry.counter_vec(
             "apiserver_request_body_refused_total",
             "Number of request bodies that were not read to their end, by reason: total and share (of the budget for bodies), slow.",
-        );
-        Ok(Self::with("request bodies", BudgetMetrics::register(registry, held, refused)?))
+            &["reason"],
+        )?;
+        Ok(Self::with("request bodies", BudgetMetrics { held, refused }))
     }
 
     pub fn for_answers(registry: &MetricRegistry) -> Result<Arc<Self>, prometheus::Error> {
-        let held = IntGauge::new(
+        let held = registry.gauge(
             "apiserver_unsent_response_bytes",
             "Bytes of answers that clients have not read yet, as charged to the budget for them.",
         )?;
-        let refused = Opts::new(
+        let refused = registry.counter_vec(
             "apiserver_unsent_response_refused_total",
             "Number of times that the budget for unread answers was exceeded, by reason: total, share.",
-        );
-        Ok(Self::with("unread answers", BudgetMetrics::register(registry, held, refused)?))
+            &["reason"],
+        )?;
+        Ok(Self::with("unread answers", BudgetMetrics { held, refused }))
     }
 
     fn with(what: &'static str, metrics: BudgetMetrics) -> Arc<Self> {

@@ -57,23 +57,20 @@ impl HeavyLane {
                 let _ = rustix::process::nice(NICENESS);
             })
             .build()?;
-        let requests = IntCounter::new(
+        let requests = registry.counter(
             "portcullis_large_requests_total",
             "Requests with large bodies or objects that ran on the heavy lane.",
         );
-        let cancelled = IntCounter::new(
+        let cancelled = registry.counter(
             "portcullis_large_requests_cancelled_total",
             "Requests on the heavy lane that were cancelled because their time was over or their client gone.",
         );
-        let running = IntGauge::new(
+        let running = registry.gauge(
             "portcullis_large_requests_running",
             "Requests with large bodies or objects that are on the heavy lane now.",
         );
         let (requests, running) = (requests.map_err(io::Error::other)?, running.map_err(io::Error::other)?);
         let cancelled = cancelled.map_err(io::Error::other)?;
-        registry.register(Box::new(requests.clone())).map_err(io::Error::other)?;
-        registry.register(Box::new(cancelled.clone())).map_err(io::Error::other)?;
-        registry.register(Box::new(running.clone())).map_err(io::Error::other)?;
         Ok(HeavyLane { runtime: Some(runtime), turns: Arc::default(), requests, cancelled, running })
     }
 

@@ -29,7 +29,7 @@ pub trait ClaimObserver: Send + Sync {
     fn created(&self, admin_access: bool, succeeded: bool);
 
     /// Adds `change` to the number of claims with these labels.
-    fn counted(&self, labels: ClaimLabels, change: i64);
+    fn add_claims(&self, labels: ClaimLabels, change: i64);
 }
 
 /// A [`ClaimObserver`] that can be part of [`crate::ControllerOptions`].
@@ -79,7 +79,7 @@ impl ClaimCounts {
 
     fn report_change(&self, labels: ClaimLabels, change: i64) {
         if let Some(ObserveClaims(observer)) = &self.observer {
-            observer.counted(labels, change);
+            observer.add_claims(labels, change);
         }
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     impl ClaimObserver for RecordingObserver {
         fn created(&self, _: bool, _: bool) {}
 
-        fn counted(&self, labels: ClaimLabels, change: i64) {
+        fn add_claims(&self, labels: ClaimLabels, change: i64) {
             self.0.lock().unwrap().push((labels.allocated, labels.admin_access, labels.source, change));
         }
     }

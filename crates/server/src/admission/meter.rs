@@ -7,10 +7,7 @@ use admission::{
     AdmissionMetrics, AdmissionPhase, MatchConditionLabels, Operation, PluginId, PolicyErrorType,
     WebhookLabels, WebhookRejection,
 };
-use prometheus::{
-    Histogram, HistogramVec, IntCounterVec, register_histogram_vec_with_registry,
-    register_int_counter_vec_with_registry,
-};
+use prometheus::{Histogram, HistogramVec, IntCounterVec};
 
 use crate::admission::summary::SummaryMetric;
 use crate::metrics::MetricRegistry;
@@ -75,48 +72,41 @@ const CONDITION_LABELS: &[&str] = &["kind", "name", "operation", "type"];
 
 impl AdmissionMeter {
     pub(crate) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            register_int_counter_vec_with_registry!(name, help, labels, registry)
-        };
-        let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
-            register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), registry)
-        };
-        let step_summary = SummaryMetric::new(
+        let step_summary = registry.registered(SummaryMetric::new(
             "apiserver_admission_step_admission_duration_seconds_summary",
             "[ALPHA] Admission sub-step latency summary in seconds, broken out for each operation and API resource and step type (validate or admit).",
             ["operation", "rejected", "type"],
-        )?;
-        registry.register(Box::new(step_summary.clone()))?;
+        )?)?;
         let start = Instant::now();
         Ok(AdmissionMeter {
             start,
             decisions: Decisions::new(registry, false)?,
             manifests: ManifestMeter { start, decisions: Decisions::new(registry, true)? },
-            steps: histogram(
+            steps: registry.histogram_vec(
                 "apiserver_admission_step_admission_duration_seconds",
                 "[STABLE] Admission sub-step latency histogram in seconds, broken out for each operation and API resource and step type (validate or admit).",
                 &["operation", "rejected", "type"],
                 BUCKETS,
             )?,
             step_summary,
-            plugins: histogram(
+            plugins: registry.histogram_vec(
                 "apiserver_admission_controller_admission_duration_seconds",
                 "[STABLE] Admission controller latency histogram in seconds, identified by name and broken out for each operation and API resource and type (validate or admit).",
                 &["name", "operation", "rejected", "type"],
                 BUCKETS,
             )?,
             plugin_series: (0..admission::PluginChain::PLUGIN_COUNT).map(|_| Default::default()).collect(),
-            condition_errors: counter(
+            condition_errors: registry.counter_vec(
                 "apiserver_admission_match_condition_evaluation_errors_total",
                 "[ALPHA] Admission match condition evaluation errors count, identified by name of resource containing the match condition and broken out for each kind containing matchConditions (webhook or policy), operation and admission type (validate or admit).",
                 CONDITION_LABELS,
             )?,
-            condition_exclusions: counter(
+            condition_exclusions: registry.counter_vec(
                 "apiserver_admission_match_condition_exclusions_total",
                 "[ALPHA] Admission match condition evaluation exclusions count, identified by name of resource containing the match condition and broken out for each kind containing matchConditions (webhook or policy), operation and admission type (validate or admit).",
                 CONDITION_LABELS,
             )?,
-            condition_seconds: histogram(
+            condition_seconds: registry.histogram_vec(
                 "apiserver_admission_match_condition_evaluation_seconds",
                 "[ALPHA] Admission match condition evaluation time in seconds, identified by name and broken out for each kind containing matchConditions (webhook or policy), operation and type (validate or admit).",
                 CONDITION_LABELS,
@@ -146,20 +136,6 @@ impl MetricFamilies<'_> {
             format!("[{stability}] {help}")
         }
     }
-
-    fn counter(self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
-        register_int_counter_vec_with_registry!(name, help, labels, self.registry)
-    }
-
-    fn histogram(
-        self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        buckets: &[f64],
-    ) -> Result<HistogramVec, prometheus::Error> {
-        register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), self.registry)
-    }
 }
 
 impl Decisions {
@@ -172,11 +148,11 @@ impl Decisions {
 impl WebhookMeter {
     fn new(families: MetricFamilies<'_>) -> Result<Self, prometheus::Error> {
         Ok(WebhookMeter {
-            durations: families.histogram(
+            durations: families.registry.histogram_vec(
                 &families.name("apiserver_admission_{manifest}webhook_admission_duration_seconds"),
                 &families.help(
-                    "STABLE",
-                    "Admission webhook latency histogram in seconds, identified by name and broken out for each operation and API resource and type (validate or admit).",
+                "STABLE",
+                "Admission webhook latency histogram in seconds, identified by name and broken out for each operation and API resource and type (validate or admit).",
                 ),
                 &["name", "operation", "rejected", "type"],
                 WEBHOOK_BUCKETS,
@@ -184,34 +160,34 @@ impl WebhookMeter {
             latency: if families.manifests {
                 None
             } else {
-                Some(families.histogram(
+                Some(families.registry.histogram_vec(
                     "apiserver_admission_webhook_latency_seconds",
                     "[ALPHA] The name by which KEP-6060 calls apiserver_admission_webhook_admission_duration_seconds; both count the same calls.",
                     &["name", "operation", "rejected", "type"],
                     WEBHOOK_BUCKETS,
                 )?)
             },
-            requests: families.counter(
+            requests: families.registry.counter_vec(
                 &families.name("apiserver_admission_{manifest}webhook_request_total"),
                 &families.help(
-                    "ALPHA",
-                    "Admission webhook request total, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify whether the request was rejected or not and an HTTP status code. Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
+                "ALPHA",
+                "Admission webhook request total, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify whether the request was rejected or not and an HTTP status code. Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
                 ),
                 &["code", "name", "operation", "rejected", "type"],
             )?,
-            rejections: families.counter(
+            rejections: families.registry.counter_vec(
                 &families.name("apiserver_admission_{manifest}webhook_rejection_count"),
                 &families.help(
-                    "ALPHA",
-                    "Admission webhook rejection count, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify an error type (calling_webhook_error or apiserver_internal_error if an error occurred; no_error otherwise) and optionally a non-zero rejection code if the webhook rejects the request with an HTTP status code (honored by the apiserver when the code is greater or equal to 400). Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
+                "ALPHA",
+                "Admission webhook rejection count, identified by name and broken out for each admission type (validating or admit) and operation. Additional labels specify an error type (calling_webhook_error or apiserver_internal_error if an error occurred; no_error otherwise) and optionally a non-zero rejection code if the webhook rejects the request with an HTTP status code (honored by the apiserver when the code is greater or equal to 400). Codes greater than 600 are truncated to 600, to keep the metrics cardinality bounded.",
                 ),
                 &["error_type", "name", "operation", "rejection_code", "type"],
             )?,
-            fail_open: families.counter(
+            fail_open: families.registry.counter_vec(
                 &families.name("apiserver_admission_{manifest}webhook_fail_open_count"),
                 &families.help(
-                    "ALPHA",
-                    "Admission webhook fail open count, identified by name and broken out for each admission type (validating or admit).",
+                "ALPHA",
+                "Admission webhook fail open count, identified by name and broken out for each admission type (validating or admit).",
                 ),
                 &["name", "type"],
             )?,
@@ -244,36 +220,36 @@ impl WebhookMeter {
 impl PolicyMeter {
     fn new(families: MetricFamilies<'_>) -> Result<Self, prometheus::Error> {
         Ok(PolicyMeter {
-            checks: families.counter(
+            checks: families.registry.counter_vec(
                 &families.name("apiserver_validating_admission_{manifest}policy_check_total"),
                 &families.help(
-                    "BETA",
-                    "Validation admission policy check total, labeled by policy and further identified by binding and enforcement action taken.",
+                "BETA",
+                "Validation admission policy check total, labeled by policy and further identified by binding and enforcement action taken.",
                 ),
                 POLICY_LABELS,
             )?,
-            check_seconds: families.histogram(
+            check_seconds: families.registry.histogram_vec(
                 &families.name("apiserver_validating_admission_{manifest}policy_check_duration_seconds"),
                 &families.help(
-                    "BETA",
-                    "Validation admission latency for individual validation expressions in seconds, labeled by policy and further including binding and enforcement action taken.",
+                "BETA",
+                "Validation admission latency for individual validation expressions in seconds, labeled by policy and further including binding and enforcement action taken.",
                 ),
                 POLICY_LABELS,
                 POLICY_BUCKETS,
             )?,
-            mutation_checks: families.counter(
+            mutation_checks: families.registry.counter_vec(
                 &families.name("apiserver_mutating_admission_{manifest}policy_check_total"),
                 &families.help(
-                    "ALPHA",
-                    "Mutation admission policy check total, labeled by policy and further identified by binding.",
+                "ALPHA",
+                "Mutation admission policy check total, labeled by policy and further identified by binding.",
                 ),
                 MUTATION_LABELS,
             )?,
-            mutation_seconds: families.histogram(
+            mutation_seconds: families.registry.histogram_vec(
                 &families.name("apiserver_mutating_admission_{manifest}policy_check_duration_seconds"),
                 &families.help(
-                    "ALPHA",
-                    "Mutation admission latency for individual mutation expressions in seconds, labeled by policy and binding.",
+                "ALPHA",
+                "Mutation admission latency for individual mutation expressions in seconds, labeled by policy and binding.",
                 ),
                 MUTATION_LABELS,
                 POLICY_BUCKETS,

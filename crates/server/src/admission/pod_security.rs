@@ -1,7 +1,7 @@
 //! The metrics of PodSecurity, with Kubernetes' names and labels.
 
 use admission::plugins::pod_security::PodSecurityMetrics;
-use prometheus::{IntCounterVec, Opts};
+use prometheus::IntCounterVec;
 
 use crate::metrics::MetricRegistry;
 
@@ -14,12 +14,7 @@ pub(crate) struct PodSecurityCounters {
 impl PodSecurityCounters {
     /// Registers the metrics, with the series that kube-apiserver creates at start.
     pub(crate) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
-            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
-        };
-        let evaluations = counter(
+        let evaluations = registry.counter_vec(
             "pod_security_evaluations_total",
             "[ALPHA] Number of policy evaluations that occurred, not counting ignored or exempt requests.",
             &[
@@ -32,12 +27,12 @@ impl PodSecurityCounters {
                 "subresource",
             ],
         )?;
-        let exemptions = counter(
+        let exemptions = registry.counter_vec(
             "pod_security_exemptions_total",
             "[ALPHA] Number of exempt requests, not counting ignored or out of scope requests.",
             &["request_operation", "resource", "subresource"],
         )?;
-        let errors = counter(
+        let errors = registry.counter_vec(
             "pod_security_errors_total",
             "[ALPHA] Number of errors preventing normal evaluation. Non-fatal errors may result in the latest restricted profile being used for evaluation.",
             &["fatal", "request_operation", "resource", "subresource"],

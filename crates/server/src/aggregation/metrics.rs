@@ -1,6 +1,6 @@
 //! Metrics about unavailable APIServices, named as in kube-aggregator.
 
-use prometheus::{IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{IntCounterVec, IntGaugeVec};
 
 use crate::metrics::MetricRegistry;
 
@@ -11,22 +11,16 @@ pub(super) struct AvailabilityMetrics {
 
 impl AvailabilityMetrics {
     pub(super) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
-        let unavailable = IntGaugeVec::new(
-            Opts::new(
-                "aggregator_unavailable_apiservice",
-                "[ALPHA] Gauge of APIServices which are marked as unavailable broken down by APIService name.",
-            ),
+        let unavailable = registry.gauge_vec(
+            "aggregator_unavailable_apiservice",
+            "[ALPHA] Gauge of APIServices which are marked as unavailable broken down by APIService name.",
             &["name"],
         )?;
-        let became_unavailable = IntCounterVec::new(
-            Opts::new(
-                "aggregator_unavailable_apiservice_total",
-                "[ALPHA] Counter of APIServices which are marked as unavailable broken down by APIService name and reason.",
-            ),
+        let became_unavailable = registry.counter_vec(
+            "aggregator_unavailable_apiservice_total",
+            "[ALPHA] Counter of APIServices which are marked as unavailable broken down by APIService name and reason.",
             &["name", "reason"],
         )?;
-        registry.register(Box::new(unavailable.clone()))?;
-        registry.register(Box::new(became_unavailable.clone()))?;
         Ok(AvailabilityMetrics { unavailable, became_unavailable })
     }
 

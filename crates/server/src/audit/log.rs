@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use prometheus::{IntCounter, IntCounterVec, Opts};
+use prometheus::{IntCounter, IntCounterVec};
 use tokio::sync::oneshot;
 use tracing::error;
 
@@ -76,35 +76,26 @@ pub(super) struct Counters {
 
 impl Counters {
     pub(super) fn register(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
-        let counters = Counters {
-            events: IntCounter::new(
+        Ok(Counters {
+            events: registry.counter(
                 "apiserver_audit_event_total",
                 "[ALPHA] Counter of audit events generated and sent to the audit backend.",
             )?,
-            errors: IntCounterVec::new(
-                Opts::new(
-                    "apiserver_audit_error_total",
-                    "[ALPHA] Counter of audit events that failed to be audited properly. Plugin identifies the plugin affected by the error.",
-                ),
+            errors: registry.counter_vec(
+                "apiserver_audit_error_total",
+                "[ALPHA] Counter of audit events that failed to be audited properly. Plugin identifies the plugin affected by the error.",
                 &["plugin"],
             )?,
-            levels: IntCounterVec::new(
-                Opts::new(
-                    "apiserver_audit_level_total",
-                    "[ALPHA] Counter of policy levels for audit events (1 per request).",
-                ),
+            levels: registry.counter_vec(
+                "apiserver_audit_level_total",
+                "[ALPHA] Counter of policy levels for audit events (1 per request).",
                 &["level"],
             )?,
-            rejected: IntCounter::new(
+            rejected: registry.counter(
                 "apiserver_audit_requests_rejected_total",
                 "[ALPHA] Counter of apiserver requests rejected due to an error in audit logging backend.",
             )?,
-        };
-        registry.register(Box::new(counters.events.clone()))?;
-        registry.register(Box::new(counters.errors.clone()))?;
-        registry.register(Box::new(counters.levels.clone()))?;
-        registry.register(Box::new(counters.rejected.clone()))?;
-        Ok(counters)
+        })
     }
 }
 
@@ -232,7 +223,11 @@ impl AuditLog {
 
     fn lost(&self, plugin: &str, why: &str) {
         self.counters.errors.with_label_values(&[plugin]).inc();
-        error!(plugin, why, "audit event lost");
+        error!(
+            plugin,
+            error = why,
+            "cannot record an audit event; it is lost. Check the audit log file and the --audit-log-batch flags"
+        );
     }
 }
 

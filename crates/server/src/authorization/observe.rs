@@ -7,9 +7,7 @@ use authz::config::AuthorizerType;
 use authz::{AuthorizationObserver, Decision, Denial, Permit, WebhookEvaluation};
 use prometheus::{
     CounterVec, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, exponential_buckets,
-    register_counter_vec_with_registry, register_gauge_vec_with_registry,
-    register_histogram_vec_with_registry, register_int_counter_vec_with_registry,
-    register_int_counter_with_registry, register_int_gauge_vec_with_registry,
+    register_counter_vec_with_registry,
 };
 
 use crate::identity;
@@ -44,16 +42,13 @@ struct StepMetrics {
 
 impl StepMetrics {
     fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            register_int_counter_vec_with_registry!(name, help, labels, registry)
-        };
         Ok(StepMetrics {
-            invocations: counter(
+            invocations: registry.counter_vec(
                 "apiserver_authorization_step_invocations_total",
                 "[ALPHA] Total number of times an authorizer was asked, split by authorizer and decision (KEP-3221).",
                 &["mode", "decision"],
             )?,
-            webhook_calls: counter(
+            webhook_calls: registry.counter_vec(
                 "apiserver_authorization_step_webhook_invocations_total",
                 "[ALPHA] Total number of answered requests to authorization webhooks (KEP-3221).",
                 &["name", "code", "decision"],
@@ -64,15 +59,14 @@ impl StepMetrics {
                 &["name", "code", "decision"],
                 registry
             )?,
-            webhook_errors: counter(
+            webhook_errors: registry.counter_vec(
                 "apiserver_authorization_step_webhook_error_total",
                 "[ALPHA] Total number of erroneous answers of authorization webhooks (KEP-3221).",
                 &["name", "code", "decision"],
             )?,
-            reload_failures: register_int_counter_with_registry!(
+            reload_failures: registry.counter(
                 "apiserver_authorization_step_configuration_reload_failure_count",
                 "[ALPHA] Number of times a changed authorization configuration could not be used (KEP-3221).",
-                registry
             )?,
         })
     }
@@ -84,78 +78,70 @@ const WEBHOOK_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 impl AuthorizationMetrics {
     /// Registers the metrics. `id` is the identity of the server.
     pub fn new(registry: &MetricRegistry, id: &str) -> Result<Arc<Self>, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            register_int_counter_vec_with_registry!(name, help, labels, registry)
-        };
-        let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
-            register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), registry)
-        };
         Ok(Arc::new(AuthorizationMetrics {
             id_hash: identity::hash(id.as_bytes()),
-            attempts: counter(
+            attempts: registry.counter_vec(
                 "authorization_attempts_total",
                 "[ALPHA] Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.",
                 &["result"],
             )?,
-            durations: histogram(
+            durations: registry.histogram_vec(
                 "authorization_duration_seconds",
                 "[ALPHA] Authorization duration in seconds broken out by result.",
                 &["result"],
                 &exponential_buckets(0.001, 2.0, 15)?,
             )?,
-            decisions: counter(
+            decisions: registry.counter_vec(
                 "apiserver_authorization_decisions_total",
                 "[ALPHA] Total number of terminal decisions made by an authorizer split by authorizer type, name, and decision.",
                 &["type", "name", "decision"],
             )?,
-            webhook_evaluations: counter(
+            webhook_evaluations: registry.counter_vec(
                 "apiserver_authorization_webhook_evaluations_total",
                 "[ALPHA] Round-trips to authorization webhooks.",
                 &["name", "result"],
             )?,
-            webhook_durations: histogram(
+            webhook_durations: registry.histogram_vec(
                 "apiserver_authorization_webhook_duration_seconds",
                 "[ALPHA] Request latency in seconds.",
                 &["name", "result"],
                 WEBHOOK_BUCKETS,
             )?,
-            fail_open: counter(
+            fail_open: registry.counter_vec(
                 "apiserver_authorization_webhook_evaluations_fail_open_total",
                 "[ALPHA] NoOpinion results due to webhook timeout or error.",
                 &["name", "result"],
             )?,
-            condition_errors: counter(
+            condition_errors: registry.counter_vec(
                 "apiserver_authorization_match_condition_evaluation_errors_total",
                 "[ALPHA] Total number of errors when an authorization webhook encounters a match condition error split by authorizer type and name.",
                 &["type", "name"],
             )?,
-            condition_exclusions: counter(
+            condition_exclusions: registry.counter_vec(
                 "apiserver_authorization_match_condition_exclusions_total",
                 "[ALPHA] Total number of exclusions when an authorization webhook is skipped because match conditions exclude it.",
                 &["type", "name"],
             )?,
-            condition_durations: histogram(
+            condition_durations: registry.histogram_vec(
                 "apiserver_authorization_match_condition_evaluation_seconds",
                 "[ALPHA] Authorization match condition evaluation time in seconds, split by authorizer type and name.",
                 &["type", "name"],
                 CONDITION_BUCKETS,
             )?,
-            reloads: counter(
+            reloads: registry.counter_vec(
                 "apiserver_authorization_config_controller_automatic_reloads_total",
                 "[BETA] Total number of automatic reloads of authorization configuration split by status and apiserver identity.",
                 &["apiserver_id_hash", "status"],
             )?,
-            reload_times: register_gauge_vec_with_registry!(
+            reload_times: registry.float_gauge_vec(
                 "apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds",
                 "[BETA] Timestamp of the last automatic reload of authorization configuration split by status and apiserver identity.",
                 &["apiserver_id_hash", "status"],
-                registry
             )?,
-            config_info: register_int_gauge_vec_with_registry!(
+            config_info: registry.gauge_vec(
                 "apiserver_authorization_config_controller_last_config_info",
                 "[ALPHA] Information about the last applied authorization configuration with hash as label, split by apiserver identity.",
                 &["apiserver_id_hash", "hash"],
-                registry
             )?,
             steps: StepMetrics::new(registry)?,
         }))

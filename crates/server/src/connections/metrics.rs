@@ -1,6 +1,6 @@
 //! Metrics of client connections.
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts};
+use prometheus::{IntCounter, IntCounterVec, IntGauge};
 
 use crate::metrics::MetricRegistry;
 
@@ -16,34 +16,26 @@ pub struct ConnectionMetrics {
 
 impl ConnectionMetrics {
     pub fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
-        let metrics = ConnectionMetrics {
-            open: IntGauge::new("apiserver_connections_open", "Number of open client connections.")?,
-            limit: IntGauge::new(
+        Ok(ConnectionMetrics {
+            open: registry.gauge("apiserver_connections_open", "Number of open client connections.")?,
+            limit: registry.gauge(
                 "apiserver_connections_limit",
                 "Number of client connections that may be open.",
             )?,
-            closed: IntCounterVec::new(
-                Opts::new(
-                    "apiserver_connections_closed_total",
-                    "Number of client connections that were closed because there were too many (by reason: idle, handshake, per_address) or because answers were not read (stalled).",
-                ),
+            closed: registry.counter_vec(
+                "apiserver_connections_closed_total",
+                "Number of client connections that were closed because there were too many (by reason: idle, handshake, per_address) or because answers were not read (stalled).",
                 &["reason"],
             )?,
-            stalled_streams: IntCounter::new(
+            stalled_streams: registry.counter(
                 "apiserver_stalled_streams_total",
                 "Number of HTTP/2 streams that were reset because their answers were not read.",
             )?,
-            accept_errors: IntCounter::new(
+            accept_errors: registry.counter(
                 "apiserver_accept_errors_total",
                 "Number of client connections that could not be accepted.",
             )?,
-        };
-        registry.register(Box::new(metrics.open.clone()))?;
-        registry.register(Box::new(metrics.limit.clone()))?;
-        registry.register(Box::new(metrics.closed.clone()))?;
-        registry.register(Box::new(metrics.stalled_streams.clone()))?;
-        registry.register(Box::new(metrics.accept_errors.clone()))?;
-        Ok(metrics)
+        })
     }
 
     pub(super) fn set_open(&self, open: usize) {

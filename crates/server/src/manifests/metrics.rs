@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use admission::manifests::{LoadedManifests, ManifestSet};
-use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec};
 
 use super::{plugin_of, plugins};
 use crate::metrics::MetricRegistry;
@@ -31,69 +31,50 @@ impl ManifestMetrics {
         const RELOADS: &str = "Total number of automatic reloads of admission manifest configuration split by status, plugin, and apiserver identity.";
         const TIMES: &str = "Timestamp of the last automatic reload of admission manifest configuration split by status, plugin, and apiserver identity.";
         let labels = &["apiserver_id_hash", "plugin", "status"];
-        let counter = |name: &str, help: String, labels: &[&str]| {
-            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
-        let gauge = |name: &str, help: String, labels: &[&str]| {
-            let metric = GaugeVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
-        let info = IntGaugeVec::new(
-            Opts::new(
-                "apiserver_manifest_admission_config_controller_last_config_info",
-                "[ALPHA] Information about the last applied admission manifest configuration with hash as label, split by plugin and apiserver identity.",
-            ),
+        let info = registry.gauge_vec(
+            "apiserver_manifest_admission_config_controller_last_config_info",
+            "[ALPHA] Information about the last applied admission manifest configuration with hash as label, split by plugin and apiserver identity.",
             &["apiserver_id_hash", "hash", "plugin"],
         )?;
-        registry.register(Box::new(info.clone()))?;
-        let objects = IntGaugeVec::new(
-            Opts::new(
-                "apiserver_admission_manifest_config_objects",
-                "[ALPHA] Number of objects of admission manifest configuration that are in force, split by plugin and kind.",
-            ),
+        let objects = registry.gauge_vec(
+            "apiserver_admission_manifest_config_objects",
+            "[ALPHA] Number of objects of admission manifest configuration that are in force, split by plugin and kind.",
             &["plugin", "kind"],
         )?;
-        registry.register(Box::new(objects.clone()))?;
-        let warnings = IntGaugeVec::new(
-            Opts::new(
-                "apiserver_admission_manifest_config_warnings",
-                "[ALPHA] Number of warnings about the admission manifest configuration that is in force, split by plugin.",
-            ),
+        let warnings = registry.gauge_vec(
+            "apiserver_admission_manifest_config_warnings",
+            "[ALPHA] Number of warnings about the admission manifest configuration that is in force, split by plugin.",
             &["plugin"],
         )?;
-        registry.register(Box::new(warnings.clone()))?;
         Ok(Arc::new(ManifestMetrics {
             id_hash,
             info,
             hashes: Mutex::default(),
             objects,
             warnings,
-            removed: counter(
+            removed: registry.counter_vec(
                 "apiserver_admission_manifest_config_removed_objects_total",
-                "[ALPHA] Total number of objects that reloads of admission manifest configuration removed, split by plugin and kind.".to_owned(),
+                "[ALPHA] Total number of objects that reloads of admission manifest configuration removed, split by plugin and kind.",
                 &["plugin", "kind"],
             )?,
-            reloads: counter(
+            reloads: registry.counter_vec(
                 "apiserver_manifest_admission_config_controller_automatic_reloads_total",
-                format!("[ALPHA] {RELOADS}"),
+                &format!("[ALPHA] {RELOADS}"),
                 labels,
             )?,
-            times: gauge(
+            times: registry.float_gauge_vec(
                 "apiserver_manifest_admission_config_controller_automatic_reload_last_timestamp_seconds",
-                format!("[ALPHA] {TIMES}"),
+                &format!("[ALPHA] {TIMES}"),
                 labels,
             )?,
-            kep_reloads: counter(
+            kep_reloads: registry.counter_vec(
                 "apiserver_admission_manifest_config_automatic_reloads_total",
-                format!("[ALPHA] {RELOADS}"),
+                &format!("[ALPHA] {RELOADS}"),
                 &["plugin", "status"],
             )?,
-            kep_times: gauge(
+            kep_times: registry.float_gauge_vec(
                 "apiserver_admission_manifest_config_automatic_reload_last_timestamp_seconds",
-                format!("[ALPHA] {TIMES}"),
+                &format!("[ALPHA] {TIMES}"),
                 &["plugin", "status"],
             )?,
         }))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use authn::{TokenEvent, TokenObserver, TokenUse};
-use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{HistogramVec, IntCounter, IntCounterVec};
 
 use crate::metrics::MetricRegistry;
 use value::Str;
@@ -36,68 +36,62 @@ pub enum Outcomes<'a> {
 
 impl AuthenticationMetrics {
     pub(super) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
-        let counters =
-            |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
-                let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
-                registry.register(Box::new(metric.clone()))?;
-                Ok(metric)
-            };
-        let counter = |name: &str, help: &str| -> Result<IntCounter, prometheus::Error> {
-            let metric = IntCounter::new(name, help)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
-        };
         let buckets = prometheus::exponential_buckets(0.001, 2.0, 15)?;
-        let options = HistogramOpts::new(
+        let durations = registry.histogram_vec(
             "authentication_duration_seconds",
             "[ALPHA] Authentication duration in seconds broken out by result.",
-        );
-        let durations = HistogramVec::new(options.buckets(buckets), &["result"])?;
-        registry.register(Box::new(durations.clone()))?;
-        // Look-ups do not wait for each other here, so both gauges are always 0.
-        let active = IntGaugeVec::new(
-            Opts::new("authentication_token_cache_active_fetch_count", "[ALPHA]"),
-            &["status"],
+            &["result"],
+            &buckets,
         )?;
-        registry.register(Box::new(active.clone()))?;
+        // Look-ups do not wait for each other here, so both gauges are always 0.
+        let active =
+            registry.gauge_vec("authentication_token_cache_active_fetch_count", "[ALPHA]", &["status"])?;
         for status in ["blocked", "in_flight"] {
             active.with_label_values(&[status]).set(0);
         }
         Ok(AuthenticationMetrics {
-            users: counters(
+            users: registry.counter_vec(
                 "authenticated_user_requests",
                 "[ALPHA] Counter of authenticated requests broken out by username.",
                 &["username"],
             )?,
-            attempts: counters(
+            attempts: registry.counter_vec(
                 "authentication_attempts",
                 "[ALPHA] Counter of authenticated attempts.",
                 &["result"],
             )?,
             durations,
-            cache_requests: counters("authentication_token_cache_request_total", "[ALPHA]", &["status"])?,
-            cache_fetches: counters("authentication_token_cache_fetch_total", "[ALPHA]", &["status"])?,
-            legacy: counter(
+            cache_requests: registry.counter_vec(
+                "authentication_token_cache_request_total",
+                "[ALPHA]",
+                &["status"],
+            )?,
+            cache_fetches: registry.counter_vec(
+                "authentication_token_cache_fetch_total",
+                "[ALPHA]",
+                &["status"],
+            )?,
+            legacy: registry.counter(
                 "serviceaccount_legacy_tokens_total",
                 "[BETA] Cumulative legacy service account tokens used",
             )?,
-            stale: counter(
+            stale: registry.counter(
                 "serviceaccount_stale_tokens_total",
                 "[BETA] Cumulative stale projected service account tokens used",
             )?,
-            valid: counter(
+            valid: registry.counter(
                 "serviceaccount_valid_tokens_total",
                 "[BETA] Cumulative valid projected service account tokens used",
             )?,
-            manual: counter(
+            manual: registry.counter(
                 "serviceaccount_legacy_manual_token_uses_total",
                 "[ALPHA] Cumulative manually created legacy tokens used",
             )?,
-            auto: counter(
+            auto: registry.counter(
                 "serviceaccount_legacy_auto_token_uses_total",
                 "[ALPHA] Cumulative auto-generated legacy tokens used",
             )?,
-            reloads: counters(
+            reloads: registry.counter_vec(
                 "portcullis_authentication_file_reloads_total",
                 "Counter of files read again because they changed, by the flag that names them and by success.",
                 &["flag", "status"],

@@ -2,7 +2,7 @@
 //! and those of 1.37.
 
 use controllers::{ClaimLabels, ClaimObserver};
-use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{IntCounter, IntCounterVec, IntGaugeVec};
 
 use crate::metrics::MetricRegistry;
 
@@ -17,37 +17,25 @@ pub struct ClaimMetrics {
 
 impl ClaimMetrics {
     pub fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
-        let plain = |name: &str, help: &str| {
-            let metric = IntCounter::new(name, help)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
         let gauge = |name: &str| {
             let help = "[ALPHA] Number of ResourceClaims, by whether they are allocated, whether they ask for admin access, and source: `resource_claim_template`, `extended_resource`, or empty for those that users made.";
-            let metric = IntGaugeVec::new(Opts::new(name, help), &["admin_access", "allocated", "source"])?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
+            registry.gauge_vec(name, help, &["admin_access", "allocated", "source"])
         };
         Ok(ClaimMetrics {
-            attempts: plain(
+            attempts: registry.counter(
                 "resourceclaim_controller_create_attempts_total",
                 "[ALPHA] Number of ResourceClaims that were to be made from templates (KEP-5018).",
             )?,
-            failures: plain(
+            failures: registry.counter(
                 "resourceclaim_controller_create_failures_total",
                 "[ALPHA] Number of ResourceClaims that could not be made from templates (KEP-5018).",
             )?,
-            creates: counter(
+            creates: registry.counter_vec(
                 "resourceclaim_controller_creates_total",
                 "[ALPHA] Number of ResourceClaims that were to be made from templates, by outcome and whether they ask for admin access.",
                 &["admin_access", "status"],
             )?,
-            creates_by_owner: counter(
+            creates_by_owner: registry.counter_vec(
                 "dynamic_resource_allocation_resourceclaim_creates_total",
                 "[ALPHA] Number of ResourceClaims that were to be made from templates, by outcome, whether they ask for admin access, and owner.",
                 &["admin_access", "owner_api_group", "owner_api_kind", "status"],
@@ -75,7 +63,7 @@ impl ClaimObserver for ClaimMetrics {
         self.creates_by_owner.with_label_values(&[word(admin_access), "", "Pod", status]).inc();
     }
 
-    fn counted(&self, labels: ClaimLabels, change: i64) {
+    fn add_claims(&self, labels: ClaimLabels, change: i64) {
         let ClaimLabels { allocated, admin_access, source } = labels;
         for claims in &self.claims {
             claims.with_label_values(&[word(admin_access), word(allocated), source]).add(change);

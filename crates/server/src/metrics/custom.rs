@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crd::Stopwatch;
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec};
 
 use crate::metrics::MetricRegistry;
 use crate::outbound::Failure;
@@ -50,33 +50,9 @@ pub struct CustomMetrics {
 
 impl CustomMetrics {
     pub(super) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
-        let histogram = |name: &str, help: &str| -> Result<Histogram, prometheus::Error> {
-            let metric = Histogram::with_opts(HistogramOpts::new(name, help))?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
+        let histogram = |name: &str, help: &str| {
+            registry.registered(Histogram::with_opts(HistogramOpts::new(name, help))?)
         };
-        let histograms = |name: &str,
-                          help: &str,
-                          labels: &[&str],
-                          buckets: Vec<f64>|
-         -> Result<HistogramVec, prometheus::Error> {
-            let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
-        };
-        let counter = |name: &str, help: &str| -> Result<IntCounter, prometheus::Error> {
-            let metric = IntCounter::new(name, help)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
-        };
-        let reviews = IntCounterVec::new(
-            Opts::new(
-                "apiserver_conversion_webhook_request_total",
-                "[ALPHA] Counter for conversion webhook requests with success/failure and failure error type",
-            ),
-            &["failure_type", "result"],
-        )?;
-        registry.register(Box::new(reviews.clone()))?;
         Ok(CustomMetrics {
             started: Instant::now(),
             compilations: histogram(
@@ -87,24 +63,28 @@ impl CustomMetrics {
                 "apiserver_cel_evaluation_duration_seconds",
                 "[BETA] CEL evaluation time in seconds.",
             )?,
-            conversions: histograms(
+            conversions: registry.histogram_vec(
                 "apiserver_crd_conversion_webhook_duration_seconds",
                 "[ALPHA] CRD webhook conversion duration in seconds",
                 &["crd_name", "from_version", "succeeded", "to_version"],
-                prometheus::exponential_buckets(0.001, 2.0, 15)?,
+                &prometheus::exponential_buckets(0.001, 2.0, 15)?,
             )?,
-            reviews,
-            review_durations: histograms(
+            reviews: registry.counter_vec(
+                "apiserver_conversion_webhook_request_total",
+                "[ALPHA] Counter for conversion webhook requests with success/failure and failure error type",
+                &["failure_type", "result"],
+            )?,
+            review_durations: registry.histogram_vec(
                 "apiserver_conversion_webhook_duration_seconds",
                 "[ALPHA] Conversion webhook request latency",
                 &["failure_type", "result"],
-                vec![0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0],
+                &[0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0],
             )?,
-            missing_san: counter(
+            missing_san: registry.counter(
                 "apiserver_webhooks_x509_missing_san_total",
                 "[BETA] Counts the number of requests to servers missing SAN extension in their serving certificate OR the number of connection failures due to the lack of x509 certificate SAN extension missing (either/or, based on the runtime environment)",
             )?,
-            insecure_sha1: counter(
+            insecure_sha1: registry.counter(
                 "apiserver_webhooks_x509_insecure_sha1_total",
                 "[BETA] Counts the number of requests to servers with insecure SHA1 signatures in their serving certificate OR the number of connection failures due to the insecure SHA1 signatures (either/or, based on the runtime environment)",
             )?,

@@ -4,6 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::core::Collector;
 use prometheus::proto::{MetricFamily, MetricType};
+use prometheus::{
+    GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+};
 
 /// A `prometheus::Registry` omits families without series when it gathers. This one also stores the
 /// descriptors, so that a test can compare all families with `docs/reference/metrics.md`.
@@ -49,6 +52,64 @@ impl MetricRegistry {
         self.inner.register(collector)?;
         self.families.lock().unwrap_or_else(PoisonError::into_inner).extend(described);
         Ok(())
+    }
+
+    /// Registers a metric and returns it.
+    ///
+    /// # Errors
+    ///
+    /// A family of this name is already registered.
+    pub(crate) fn registered<M: Collector + Clone + 'static>(&self, metric: M) -> prometheus::Result<M> {
+        self.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+
+    /// Registers a counter. The errors of this and the following methods are those of [`MetricRegistry::register`], and invalid names.
+    pub(crate) fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+        self.registered(IntCounter::new(name, help)?)
+    }
+
+    pub(crate) fn counter_vec(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> prometheus::Result<IntCounterVec> {
+        self.registered(IntCounterVec::new(Opts::new(name, help), labels)?)
+    }
+
+    pub(crate) fn gauge(&self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
+        self.registered(IntGauge::new(name, help)?)
+    }
+
+    pub(crate) fn gauge_vec(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> prometheus::Result<IntGaugeVec> {
+        self.registered(IntGaugeVec::new(Opts::new(name, help), labels)?)
+    }
+
+    /// Registers gauges whose values are not integers.
+    pub(crate) fn float_gauge_vec(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> prometheus::Result<GaugeVec> {
+        self.registered(GaugeVec::new(Opts::new(name, help), labels)?)
+    }
+
+    pub(crate) fn histogram_vec(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> prometheus::Result<HistogramVec> {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        self.registered(HistogramVec::new(options, labels)?)
     }
 
     /// Returns the families that have series.

@@ -16,7 +16,7 @@ use ::admission::webhook::TokenRecipient;
 use api::attestation::{self, AttestationDialect};
 use api::time::Timestamp;
 use api::{Status, meta};
-use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
+use prometheus::{HistogramVec, IntCounter, IntCounterVec};
 use tokio::sync::watch;
 use tracing::warn;
 use value::Value;
@@ -47,31 +47,23 @@ pub(crate) struct TokenMetrics {
 
 impl TokenMetrics {
     pub(crate) fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str, label: &str| -> Result<IntCounterVec, prometheus::Error> {
-            let metric = IntCounterVec::new(Opts::new(name, help), &[label])?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok(metric)
-        };
-        let options = HistogramOpts::new(
+        let durations = registry.histogram_vec(
             "apiserver_webhook_authentication_token_request_duration_seconds",
             "[ALPHA] Latency of token requests for tokens used to authenticate to admission webhooks, broken out by status.",
-        );
-        let durations = HistogramVec::new(
-            options.buckets(prometheus::exponential_buckets(0.0005, 2.0, 16)?),
             &["status"],
+            &prometheus::exponential_buckets(0.0005, 2.0, 16)?,
         )?;
-        registry.register(Box::new(durations.clone()))?;
         Ok(TokenMetrics {
-            requests: counter(
+            requests: registry.counter_vec(
                 "apiserver_webhook_authentication_token_request_total",
                 "[ALPHA] Number of token requests bound to a webhook configuration, broken out by status.",
-                "status",
+                &["status"],
             )?,
             durations,
-            looked_up: counter(
+            looked_up: registry.counter_vec(
                 "apiserver_webhook_authentication_token_create_calls_total",
                 "[ALPHA] Number of lookups of cached webhook authentication tokens, broken out by whether one was found.",
-                "cache",
+                &["cache"],
             )?,
         })
     }
@@ -226,7 +218,7 @@ impl WebhookTokens {
                     warn!(
                         configuration = %recipient.configuration,
                         audience = %recipient.audience,
-                        why = status.message(),
+                        error = status.message(),
                         "cannot get a token for a webhook; it is called without one until a retry succeeds"
                     );
                 }

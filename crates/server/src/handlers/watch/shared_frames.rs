@@ -84,11 +84,10 @@ struct FrameCache {
 impl SharedFrames {
     /// An empty cache that registers its counter.
     pub fn new(registry: &MetricRegistry) -> prometheus::Result<Self> {
-        let made = IntCounter::new(
+        let made = registry.counter(
             "portcullis_watch_events_converted_total",
             "Events that were converted for watches, each for all watches that want it in the same form.",
         )?;
-        registry.register(Box::new(made.clone()))?;
         Ok(SharedFrames { held: Mutex::default(), made })
     }
 
