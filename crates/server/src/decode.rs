@@ -142,12 +142,16 @@ pub fn no_object(tree: &Value) -> String {
     )
 }
 
-fn read(body: &Bytes, media: BodyMedia, expected: &GroupVersionKind) -> Result<Tree, Status> {
-    let refused = |why: &str| unrecognized(&expected.kind, body, why);
-    tree(body, media, Some(expected)).map_err(|e| match media {
+/// Reads the body and parses it.
+async fn read(call: &mut Call, expected: &GroupVersionKind) -> Result<(Bytes, BodyMedia, Tree), Status> {
+    let media = negotiate::body_media(&call.headers)?;
+    let body = call.read_body().await?;
+    let refused = |why: &str| unrecognized(&expected.kind, &body, why);
+    let tree = tree(&body, media, Some(expected)).map_err(|e| match media {
         BodyMedia::Json => refused(&format!("couldn't get version/kind; {e}")),
         BodyMedia::Yaml | BodyMedia::Protobuf => refused(&e),
-    })
+    })?;
+    Ok((body, media, tree))
 }
 
 /// Reads and decodes the body of a create or update.
@@ -156,9 +160,7 @@ pub async fn object(
     kind: &ServedResource,
     validation: FieldValidation,
 ) -> Result<DraftObject, Status> {
-    let media = negotiate::body_media(&call.headers)?;
-    let body = call.read_body().await?;
-    let mut tree = read(&body, media, &kind.gvk)?;
+    let (body, media, mut tree) = read(call, &kind.gvk).await?;
     if tree.value.is_null() && kind.row().is_some() {
         tree.value = Value::Map(value::Map::new());
     }
@@ -248,19 +250,35 @@ fn from_custom_tree(
     Ok(object.into())
 }
 
+/// Decodes the fields of a tree by its schema, and reports unknown and duplicate ones. The error is the reason to refuse the object.
+fn decode_fields(
+    call: &mut Call,
+    tree: &mut Tree,
+    schema: &schema::Schema,
+    validation: FieldValidation,
+) -> Result<(), String> {
+    let duplicates = schema::decode::decoded_duplicates(schema, std::mem::take(&mut tree.duplicates));
+    let outcome = schema::decode::normalise(&mut tree.value, schema);
+    if let Some(error) = outcome.type_error(&tree.json) {
+        return Err(error);
+    }
+    let mut strict: Vec<String> = tree.strict_yaml.take().into_iter().collect();
+    strict.extend(schema::decode::strict_errors_of(&tree.json, &outcome.unknown, &duplicates));
+    report_strict_errors(call, validation, &strict)
+}
+
 /// Turns a tree into an object of `kind`: checks its version and kind, then its fields, and fills in defaults.
 pub fn from_tree(
     call: &mut Call,
     kind: &ServedResource,
-    tree: Tree,
+    mut tree: Tree,
     validation: FieldValidation,
 ) -> Result<DraftObject, Status> {
     if let Some(custom) = kind.as_custom() {
         return from_custom_tree(call, kind, custom, tree, validation);
     }
-    let Tree { value: mut object, duplicates, strict_yaml, json } = tree;
-    let sent = meta::gvk(&object);
-    let version = match object.str_at(&["apiVersion"]) {
+    let sent = meta::gvk(&tree.value);
+    let version = match tree.value.str_at(&["apiVersion"]) {
         None | Some("") => kind.gvk.group_version(),
         Some(text) => GroupVersion::parse(text).map_err(Status::bad_request)?,
     };
@@ -290,19 +308,13 @@ pub fn from_tree(
     } else {
         return Err(refused(unregistered(&version.kind(sent_kind.clone()), &kind.gvk)));
     };
-    let duplicates = schema::decode::decoded_duplicates(schema, duplicates);
-    schema::apply::mark_reset(&mut object);
-    let empty = schema::decode::empty_lists(&object, schema);
-    let outcome = schema::decode::normalise(&mut object, schema);
-    if let Some(error) = outcome.type_error(&json) {
-        return Err(refused(error));
-    }
-    let mut strict: Vec<String> = strict_yaml.into_iter().collect();
-    strict.extend(schema::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
-    report_strict_errors(call, validation, &strict).map_err(refused)?;
+    schema::apply::mark_reset(&mut tree.value);
+    let empty = schema::decode::empty_lists(&tree.value, schema);
+    decode_fields(call, &mut tree, schema, validation).map_err(refused)?;
     if version != expected {
         return Err(other_version());
     }
+    let mut object = tree.value;
     object.set_at(&["apiVersion"], kind.gvk.api_version());
     object.set_at(&["kind"], kind.gvk.kind.clone());
     let object = kind.to_working(Sent::new(object))?;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinError;
 use tokio::time::{Interval, MissedTickBehavior};
 use tracing::warn;
 
@@ -143,6 +144,27 @@ impl FileWatch {
             .into_iter()
             .filter(|directory| watcher.watch(directory, RecursiveMode::NonRecursive).is_ok())
             .collect();
+    }
+
+    /// Calls `look` on a blocking thread, now and then and whenever one of `paths` changes, until the server stops. Fails if `look` panics.
+    pub(crate) async fn follow<T: Send + 'static>(
+        mut self,
+        mut followed: T,
+        paths: fn(&T) -> Vec<PathBuf>,
+        look: impl Fn(&mut T, CheckReason) + Clone + Send + 'static,
+    ) -> Result<(), JoinError> {
+        let mut watched = paths(&followed);
+        loop {
+            self.watch(watched.iter().map(PathBuf::as_path));
+            let Some(why) = self.next().await else { return Ok(()) };
+            let look = look.clone();
+            let looked = tokio::task::spawn_blocking(move || {
+                look(&mut followed, why);
+                let watched = paths(&followed);
+                (followed, watched)
+            });
+            (followed, watched) = looked.await?;
+        }
     }
 
     /// Waits until files should be checked. The first call returns at once, because a file may have changed since it was read. `None` when

@@ -331,31 +331,22 @@ impl ManifestDirectories {
 
     /// Reloads directories when they change, until the server stops.
     pub(crate) async fn follow(self, stopped: watch::Receiver<bool>) {
-        let ManifestDirectories { mut directories, context, reports } = self;
+        let ManifestDirectories { directories, context, reports } = self;
         if directories.is_empty() {
             return;
         }
-        let mut hints = FileWatch::new(Duration::ZERO, stopped);
-        let mut watched: Vec<PathBuf> = directories.iter().flat_map(LoadedDirectory::watched).collect();
-        loop {
-            hints.watch(watched.iter().map(PathBuf::as_path));
-            let Some(why) = hints.next().await else { return };
-            let (context, reporter) = (context.clone(), reports.clone());
-            let looked = tokio::task::spawn_blocking(move || {
-                for directory in &mut directories {
-                    directory.check(why, &context, &reporter);
-                }
-                let watched = directories.iter().flat_map(LoadedDirectory::watched).collect();
-                (directories, watched)
-            });
-            match looked.await {
-                Ok(back) => (directories, watched) = back,
-                Err(error) => {
-                    error!(%error, "stopped watching static manifests; those in force stay, restart the server to load changes");
-                    reports.statuses.unfollowed();
-                    return;
-                }
+        let paths = |directories: &Vec<LoadedDirectory>| {
+            directories.iter().flat_map(LoadedDirectory::watched).collect()
+        };
+        let reporter = reports.clone();
+        let look = move |directories: &mut Vec<LoadedDirectory>, why| {
+            for directory in directories {
+                directory.check(why, &context, &reporter);
             }
+        };
+        if let Err(error) = FileWatch::new(Duration::ZERO, stopped).follow(directories, paths, look).await {
+            error!(%error, "stopped watching static manifests; those in force stay, restart the server to load changes");
+            reports.statuses.unfollowed();
         }
     }
 }

@@ -26,9 +26,10 @@ use base64::Engine as _;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use http::uri::{PathAndQuery, Scheme, Uri};
-use http::{Method, Request as HttpRequest};
+use http::{Method, Request as HttpRequest, Response};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper_util::client::legacy::Client;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::{Builder, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::Semaphore;
 
@@ -130,6 +131,21 @@ struct Inner {
     token: Mutex<Option<(Instant, HeaderValue)>>,
 }
 
+/// Builds clients that keep idle connections for further requests.
+fn pooling() -> Builder {
+    let mut builder = Client::builder(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(MAX_IDLE)
+        // Capitalizes header names like Go's client, for servers that expect this.
+        .http1_title_case_headers(true)
+        .http2_keep_alive_interval(Duration::from_secs(30))
+        .http2_keep_alive_timeout(Duration::from_secs(15));
+    builder
+}
+
 impl OutboundTarget {
     /// Validates an endpoint. Does not connect yet.
     pub fn new(endpoint: Endpoint) -> Result<Self, EndpointError> {
@@ -143,16 +159,7 @@ impl OutboundTarget {
             _ => return Err(bad("its scheme is neither https nor http")),
         };
         let connector = Connector::new(&endpoint, secure)?;
-        let client = Client::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(MAX_IDLE)
-            // Capitalizes header names like Go's client, for servers that expect this.
-            .http1_title_case_headers(true)
-            .http2_keep_alive_interval(Duration::from_secs(30))
-            .http2_keep_alive_timeout(Duration::from_secs(15))
-            .build(connector);
+        let client = pooling().build(connector);
         let proves = endpoint.is_proven();
         let under_way = Semaphore::new(MAX_UNDER_WAY);
         Ok(OutboundTarget {
@@ -175,13 +182,30 @@ impl OutboundTarget {
         let limit = request.timeout;
         let url = self.inner.url(request.path.as_ref());
         let before = format!("{} {}", method_word(&request.method), quote(&url.to_string()));
-        let fail = |kind, why: &str| Failure { kind, message: format!("{before}: {why}") };
-        match tokio::time::timeout(limit, self.inner.exchange(url, request)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(Broken { kind, why, bare: false })) => Err(fail(kind, &why)),
-            Ok(Err(Broken { kind, why, bare: true })) => Err(Failure { kind, message: why.into_owned() }),
-            Err(_) => Err(fail(FailureKind::Timeout, "context deadline exceeded")),
-        }
+        within(limit, &before, self.inner.exchange(url, request)).await
+    }
+
+    /// Sends a request and returns when the response begins; the time limit ends then. The caller reads the body, and limits it.
+    pub async fn open(&self, request: OutboundRequest) -> Result<Response<Incoming>, Failure> {
+        let limit = request.timeout;
+        let url = self.inner.url(request.path.as_ref());
+        let before = format!("{} {}", method_word(&request.method), quote(&url.to_string()));
+        within(limit, &before, self.inner.open(url, request)).await
+    }
+}
+
+/// Waits for an exchange. `before` is the beginning of the failure's message: the method and URL.
+async fn within<T>(
+    limit: Duration,
+    before: &str,
+    exchange: impl Future<Output = Result<T, Broken>>,
+) -> Result<T, Failure> {
+    let fail = |kind, why: &str| Failure { kind, message: format!("{before}: {why}") };
+    match tokio::time::timeout(limit, exchange).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(Broken { kind, why, bare: false })) => Err(fail(kind, &why)),
+        Ok(Err(Broken { kind, why, bare: true })) => Err(Failure { kind, message: why.into_owned() }),
+        Err(_) => Err(fail(FailureKind::Timeout, "context deadline exceeded")),
     }
 }
 
@@ -200,20 +224,12 @@ impl Inner {
             .acquire()
             .await
             .map_err(|_| broken(FailureKind::Unsent, "the server is stopping"))?;
-        let authorization = self.authorization(request.bearer).await?;
-        let mut outgoing = HttpRequest::new(Full::new(request.body));
-        *outgoing.method_mut() = request.method;
-        *outgoing.uri_mut() = url;
-        *outgoing.headers_mut() = request.headers;
-        if let Some(value) = authorization {
-            outgoing.headers_mut().insert(AUTHORIZATION, value);
-        }
-        let response = self.client.request(outgoing).await.map_err(|error| explain(&error))?;
-        let (parts, body) = response.into_parts();
-        let body = match Limited::new(body, request.max_answer).collect().await {
+        let max_answer = request.max_answer;
+        let (parts, body) = self.open(url, request).await?.into_parts();
+        let body = match Limited::new(body, max_answer).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-                let why = format!("the response is longer than {} bytes", request.max_answer);
+                let why = format!("the response is longer than {max_answer} bytes");
                 return Err(broken(FailureKind::TooLarge, why));
             }
             Err(error) => {
@@ -226,6 +242,19 @@ impl Inner {
             }
         };
         Ok(OutboundResponse { status: parts.status.as_u16(), headers: parts.headers, body })
+    }
+
+    /// Sends a request and waits for the beginning of the response.
+    async fn open(&self, url: Uri, request: OutboundRequest) -> Result<Response<Incoming>, Broken> {
+        let authorization = self.authorization(request.bearer).await?;
+        let mut outgoing = HttpRequest::new(Full::new(request.body));
+        *outgoing.method_mut() = request.method;
+        *outgoing.uri_mut() = url;
+        *outgoing.headers_mut() = request.headers;
+        if let Some(value) = authorization {
+            outgoing.headers_mut().insert(AUTHORIZATION, value);
+        }
+        self.client.request(outgoing).await.map_err(|error| explain(&error))
     }
 
     /// Returns the `Authorization` header of a call.
@@ -269,7 +298,7 @@ impl Inner {
             Ok(Err(why)) => {
                 return match known {
                     Some((_, value)) => {
-                        tracing::warn!(file = %path.display(), why, "cannot read the token file; the last token stays in use");
+                        tracing::warn!(file = %path.display(), error = why, "cannot read the token file; the last token stays in use");
                         Ok(value)
                     }
                     None => {

@@ -62,7 +62,8 @@ impl Watched {
             Ok(()) => info!(flag = self.flag, "loaded changed files"),
             Err(why) => error!(
                 flag = self.flag,
-                why, "cannot load changed files; the previous contents stay in force"
+                error = why,
+                "cannot load changed files; the previous contents stay in force"
             ),
         }
     }
@@ -74,33 +75,21 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 
 /// Reloads files until the server stops.
 pub(crate) async fn follow(
-    mut followed: Vec<Watched>,
+    followed: Vec<Watched>,
     metrics: Arc<AuthenticationMetrics>,
     stopped: watch::Receiver<bool>,
 ) {
     if followed.is_empty() {
         return;
     }
-    let mut hints = FileWatch::new(SETTLE, stopped);
-    loop {
-        hints.watch(followed.iter().flat_map(|f| f.paths.iter().map(PathBuf::as_path)));
-        if hints.next().await.is_none() {
-            return;
+    let paths = |followed: &Vec<Watched>| followed.iter().flat_map(|f| f.paths.clone()).collect();
+    let look = move |followed: &mut Vec<Watched>, _| {
+        for files in followed {
+            files.look(&metrics);
         }
-        let counted = Arc::clone(&metrics);
-        let looked = tokio::task::spawn_blocking(move || {
-            for files in &mut followed {
-                files.look(&counted);
-            }
-            followed
-        });
-        match looked.await {
-            Ok(back) => followed = back,
-            Err(error) => {
-                error!(%error, "stopped watching configuration files; restart the server to load changes");
-                return;
-            }
-        }
+    };
+    if let Err(error) = FileWatch::new(SETTLE, stopped).follow(followed, paths, look).await {
+        error!(%error, "stopped watching configuration files; restart the server to load changes");
     }
 }
 

@@ -83,10 +83,15 @@ pub struct Policy {
     rules: Vec<AuditRule>,
 }
 
-/// A rule; all its conditions must match, and an empty list matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AuditRule {
     decision: AuditDecision,
+    conditions: AuditConditions,
+}
+
+/// The requests that a rule applies to. All conditions must match, and an empty list matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct AuditConditions {
     users: Vec<Str>,
     user_groups: Vec<Str>,
     verbs: Vec<Str>,
@@ -111,15 +116,15 @@ impl Policy {
 
     /// Evaluates the rules; `user` is `None` if authentication failed.
     pub fn evaluate(&self, user: Option<&User>, info: &RequestInfo) -> AuditDecision {
-        match self.rules.iter().find(|rule| rule.matches(user, info)) {
+        match self.rules.iter().find(|rule| rule.conditions.match_request(user, info)) {
             Some(rule) => rule.decision.clone(),
             None => AuditDecision { level: Level::None, omit_stages: Vec::new(), omit_managed_fields: false },
         }
     }
 }
 
-impl AuditRule {
-    fn matches(&self, user: Option<&User>, info: &RequestInfo) -> bool {
+impl AuditConditions {
+    fn match_request(&self, user: Option<&User>, info: &RequestInfo) -> bool {
         let by_user = self.users.is_empty() || user.is_some_and(|user| self.users.contains(&user.name));
         let by_group = self.user_groups.is_empty()
             || user.is_some_and(|user| user.groups.iter().any(|group| self.user_groups.contains(group)));

@@ -12,13 +12,13 @@ use super::{
 use crate::metrics::MetricRegistry;
 use crate::request_info::{Query, RequestInfo};
 
-struct AuditLog {
+struct RecordedAudit {
     audit: Option<Arc<Audit>>,
     path: std::path::PathBuf,
     _directory: tempfile::TempDir,
 }
 
-impl AuditLog {
+impl RecordedAudit {
     fn new(rules: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.log");
@@ -34,7 +34,7 @@ impl AuditLog {
             },
         };
         let audit = Audit::open(Some(config), &MetricRegistry::new()).unwrap();
-        AuditLog { audit, path, _directory: directory }
+        RecordedAudit { audit, path, _directory: directory }
     }
 
     fn record(&self, method: &Method, uri: &str) -> AuditRecord {
@@ -64,7 +64,7 @@ async fn audit_events_contain_only_the_objects_their_level_allows() {
     for (level, request, response) in
         [("Metadata", false, false), ("Request", true, false), ("RequestResponse", true, true)]
     {
-        let log = AuditLog::new(&format!("[{{level: {level}}}]"));
+        let log = RecordedAudit::new(&format!("[{{level: {level}}}]"));
         let record = log.record(&Method::POST, "/api/v1/namespaces/n/secrets");
         record.request_object(&secret());
         record.response_object(&value::write::to_vec(&secret()).into());
@@ -74,7 +74,7 @@ async fn audit_events_contain_only_the_objects_their_level_allows() {
         assert_eq!(event.get("responseObject").is_some(), response, "{level}");
         assert_eq!(event.str_at(&["objectRef", "name"]), Some("s"), "{level}");
     }
-    let log = AuditLog::new("[{level: None}]");
+    let log = RecordedAudit::new("[{level: None}]");
     let record = log.record(&Method::POST, "/api/v1/namespaces/n/secrets");
     record.request_object(&secret());
     record.complete(201).await;
@@ -83,7 +83,7 @@ async fn audit_events_contain_only_the_objects_their_level_allows() {
 
 #[tokio::test]
 async fn managed_fields_are_left_out_where_the_policy_says_so() {
-    let log = AuditLog::new("[{level: RequestResponse, omitManagedFields: true}]");
+    let log = RecordedAudit::new("[{level: RequestResponse, omitManagedFields: true}]");
     let record = log.record(&Method::POST, "/api/v1/namespaces/n/secrets");
     record.request_object(&secret());
     let list = Value::map([("kind", Value::from("List")), ("items", Value::List(vec![secret()]))]);
@@ -94,7 +94,7 @@ async fn managed_fields_are_left_out_where_the_policy_says_so() {
 
 #[tokio::test]
 async fn an_audit_annotation_keeps_its_first_value() {
-    let log = AuditLog::new("[{level: Metadata}]");
+    let log = RecordedAudit::new("[{level: Metadata}]");
     let record = log.record(&Method::GET, "/version");
     record.annotate("a/b", "first");
     record.annotate("a/b", "second");
@@ -106,7 +106,7 @@ async fn an_audit_annotation_keeps_its_first_value() {
 
 #[tokio::test]
 async fn a_streaming_response_is_audited_as_complete_when_it_ends() {
-    let log = AuditLog::new("[{level: Metadata, omitStages: [RequestReceived]}]");
+    let log = RecordedAudit::new("[{level: Metadata, omitStages: [RequestReceived]}]");
     let record = log.record(&Method::GET, "/api/v1/pods");
     record.received().await.unwrap();
     record.started(200).await;
@@ -121,7 +121,7 @@ async fn a_streaming_response_is_audited_as_complete_when_it_ends() {
 
 #[tokio::test]
 async fn a_panic_is_audited_in_the_panic_stage() {
-    let log = AuditLog::new("[{level: Metadata}]");
+    let log = RecordedAudit::new("[{level: Metadata}]");
     let record = log.record(&Method::GET, "/version");
     record.panicked("boom").await;
     let event = &log.events()[0];

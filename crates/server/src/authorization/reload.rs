@@ -107,38 +107,26 @@ pub(crate) fn follow(
 }
 
 async fn run(
-    mut followed: WatchedAuthorization,
+    followed: WatchedAuthorization,
     chain: Arc<ArcSwap<AuthorizerChain>>,
     stopped: watch::Receiver<bool>,
 ) {
-    let mut hints = FileWatch::new(SETTLE, stopped);
-    loop {
-        hints.watch(followed.paths());
-        if hints.next().await.is_none() {
-            return;
-        }
-        let swap = Arc::clone(&chain);
-        let looked = tokio::task::spawn_blocking(move || {
-            followed.look(&swap);
-            followed
-        });
-        match looked.await {
-            Ok(back) => followed = back,
-            Err(error) => {
-                error!(%error, "stopped watching the authorization configuration; restart the server to load changes");
-                return;
-            }
-        }
+    let look = move |followed: &mut WatchedAuthorization, _| followed.look(&chain);
+    let watch = FileWatch::new(SETTLE, stopped);
+    if let Err(error) = watch.follow(followed, WatchedAuthorization::paths, look).await {
+        error!(%error, "stopped watching the authorization configuration; restart the server to load changes");
     }
 }
 
 impl WatchedAuthorization {
     /// All files to watch.
-    fn paths(&self) -> impl Iterator<Item = &Path> {
+    fn paths(&self) -> Vec<PathBuf> {
         let own = Some(self.path.as_path()).filter(|path| !path.as_os_str().is_empty());
         let tried = std::iter::once(&self.in_force).chain(&self.waiting);
         own.into_iter()
             .chain(tried.flat_map(|tried| tried.files.files.iter().map(|(path, _)| path.as_path())))
+            .map(Path::to_owned)
+            .collect()
     }
 
     /// Reads all files, and replaces the chain if they have changed and can be used.

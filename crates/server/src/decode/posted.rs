@@ -4,10 +4,9 @@ use api::field::quote;
 use api::{GroupVersionKind, Status, meta};
 use value::Value;
 
-use super::{Draft, Tree, no_object, read, report_strict_errors, unrecognized, unregistered};
+use super::{Draft, Tree, decode_fields, no_object, read, unrecognized, unregistered};
 use crate::call::Call;
 use crate::catalog::{Sent, ServedResource, Subresource};
-use crate::negotiate;
 use crate::options::FieldValidation;
 
 pub async fn scale(
@@ -26,9 +25,7 @@ pub async fn posted(
     expected: &GroupVersionKind,
     validation: FieldValidation,
 ) -> Result<Value, Status> {
-    let media = negotiate::body_media(&call.headers)?;
-    let body = call.read_body().await?;
-    let tree = read(&body, media, expected)?;
+    let (body, _, tree) = read(call, expected).await?;
     if !matches!(tree.value, Value::Map(_)) {
         return Err(unrecognized(&expected.kind, &body, &no_object(&tree.value)));
     }
@@ -44,12 +41,11 @@ fn is_former(sent: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
 /// Decodes a tree as `expected`, the kind that a subresource takes.
 fn other_kind(
     call: &mut Call,
-    tree: Tree,
+    mut tree: Tree,
     expected: &GroupVersionKind,
     validation: FieldValidation,
 ) -> Result<Value, Status> {
-    let Tree { value: mut object, duplicates, strict_yaml, json } = tree;
-    let mut sent = meta::gvk(&object);
+    let mut sent = meta::gvk(&tree.value);
     if sent.kind.is_empty() {
         sent.kind = expected.kind.clone();
     }
@@ -76,14 +72,8 @@ fn other_kind(
             expected.kind
         ))
     };
-    let duplicates = schema::decode::decoded_duplicates(schema, duplicates);
-    let outcome = schema::decode::normalise(&mut object, schema);
-    if let Some(error) = outcome.type_error(&json) {
-        return Err(refused(error));
-    }
-    let mut strict: Vec<String> = strict_yaml.into_iter().collect();
-    strict.extend(schema::decode::strict_errors_of(&json, &outcome.unknown, &duplicates));
-    report_strict_errors(call, validation, &strict).map_err(refused)?;
+    decode_fields(call, &mut tree, schema, validation).map_err(refused)?;
+    let mut object = tree.value;
     object.set_at(&["apiVersion"], expected.api_version());
     object.set_at(&["kind"], expected.kind.clone());
     if call.record().wants_request() {

@@ -11,7 +11,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::connect::Connector;
-use super::{ClientIdentity, Endpoint, EndpointError, Failure, IDLE, MAX_IDLE, Reach, ServerTrust, explain};
+use super::{ClientIdentity, Endpoint, EndpointError, Failure, Reach, ServerTrust, explain, pooling};
 
 /// The body of a forwarded request.
 pub type Outgoing = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -38,15 +38,7 @@ impl Forward {
         endpoint.trust = trust;
         endpoint.reach = Reach::Cluster;
         endpoint.identity = identity;
-        let requests = Client::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(MAX_IDLE)
-            .http1_title_case_headers(true)
-            .http2_keep_alive_interval(std::time::Duration::from_secs(30))
-            .http2_keep_alive_timeout(std::time::Duration::from_secs(15))
-            .build(Connector::anywhere(&endpoint)?);
+        let requests = pooling().build(Connector::anywhere(&endpoint)?);
         endpoint.http1_only = true;
         let upgrades = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())

@@ -22,7 +22,7 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
         return Err(format!("stat {}: no such file or directory", path.display()));
     }
     let text = read(path).map_err(|why| {
-        format!("error loading config file {}: open {}: {why}", shown(path), path.display())
+        format!("error loading config file {}: open {}: {why}", quoted_path(path), path.display())
     })?;
     let directory = path.parent().unwrap_or(Path::new("/"));
     let missing = RefCell::new(Vec::new());
@@ -37,7 +37,7 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
         (file.display().to_string(), there)
     };
     let connection = KubeconfigConnection::parse(&text, &opens).map_err(|error| match error {
-        KubeconfigError::Unreadable(why) => format!("error loading config file {}: {why}", shown(path)),
+        KubeconfigError::Unreadable(why) => format!("error loading config file {}: {why}", quoted_path(path)),
         error => error.to_string(),
     });
     files.append(&mut missing.borrow_mut());
@@ -145,6 +145,6 @@ fn base_url(server: &str) -> Result<Uri, String> {
     format!("{scheme}://{authority}{path}").parse().map_err(|_| bad())
 }
 
-fn shown(path: &Path) -> String {
+fn quoted_path(path: &Path) -> String {
     api::field::quote(&path.display().to_string())
 }

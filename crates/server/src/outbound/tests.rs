@@ -25,19 +25,19 @@ use super::{
 };
 
 /// A generated certificate with its key.
-struct Made {
+struct TestCertificate {
     pem: String,
     key: KeyPair,
     params: CertificateParams,
 }
 
-fn authority(name: &str) -> Made {
+fn authority(name: &str) -> TestCertificate {
     let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name.push(rcgen::DnType::CommonName, name);
     let key = KeyPair::generate().unwrap();
     let pem = params.self_signed(&key).unwrap().pem();
-    Made { pem, key, params }
+    TestCertificate { pem, key, params }
 }
 
 fn leaf_params(names: &[&str], addresses: &[&str]) -> CertificateParams {
@@ -49,11 +49,11 @@ fn leaf_params(names: &[&str], addresses: &[&str]) -> CertificateParams {
     params
 }
 
-fn signed(authority: &Made, params: CertificateParams) -> Made {
+fn signed(authority: &TestCertificate, params: CertificateParams) -> TestCertificate {
     let key = KeyPair::generate().unwrap();
     let issuer = Issuer::from_params(&authority.params, &authority.key);
     let pem = params.signed_by(&key, &issuer).unwrap().pem();
-    Made { pem, key, params }
+    TestCertificate { pem, key, params }
 }
 
 /// Behaviour of a test server.
@@ -77,7 +77,12 @@ struct Server {
 }
 
 /// Starts a TLS server; with `clients` it requests client certificates of that CA.
-async fn server(served: &Made, habit: Habit, alpn: &[&str], clients: Option<&Made>) -> Server {
+async fn server(
+    served: &TestCertificate,
+    habit: Habit,
+    alpn: &[&str],
+    clients: Option<&TestCertificate>,
+) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let chain = crate::tls::certificates(served.pem.as_bytes()).unwrap();
@@ -154,7 +159,7 @@ async fn answer(habit: Habit, request: http::Request<Incoming>) -> Result<Respon
     })
 }
 
-fn endpoint(server: &Server, trusted: &Made) -> Endpoint {
+fn endpoint(server: &Server, trusted: &TestCertificate) -> Endpoint {
     Endpoint {
         trust: ServerTrust::Authorities(trusted.pem.clone().into_bytes()),
         ..Endpoint::new(format!("https://{}/hook", server.address).parse().unwrap())
@@ -256,12 +261,12 @@ async fn server_certificates_are_verified_as_by_go_with_the_same_messages() {
     let mut params = leaf_params(&[], &["127.0.0.1"]);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
-    let own = Made { pem: params.self_signed(&key).unwrap().pem(), key, params };
+    let own = TestCertificate { pem: params.self_signed(&key).unwrap().pem(), key, params };
     let own_server = server(&own, Habit::Echo, BOTH, None).await;
     let target = OutboundTarget::new(endpoint(&own_server, &own)).unwrap();
     assert!(said(&target, post("")).await.contains("POST /hook"));
 
-    let check = async |server: &Server, trusted: &Made, words: &str| {
+    let check = async |server: &Server, trusted: &TestCertificate, words: &str| {
         let target = OutboundTarget::new(Endpoint {
             credential: OutboundCredential::Bearer("never".to_owned()),
             ..endpoint(server, trusted)

@@ -5,7 +5,7 @@ use api::names;
 use value::yaml::{self, Document};
 use value::{Map, Path, Str, Value};
 
-use super::{AuditDecision, AuditRule, GroupResources, Level, Policy, Stage};
+use super::{AuditConditions, AuditDecision, AuditRule, GroupResources, Level, Policy, Stage};
 
 const API_VERSION: &str = "audit.k8s.io/v1";
 const KIND: &str = "Policy";
@@ -35,12 +35,7 @@ pub(super) fn policy(bytes: &[u8]) -> Result<Policy, String> {
             omit_stages: stages(&rule.omit_stages),
             omit_managed_fields: rule.omit_managed_fields.unwrap_or(raw.omit_managed_fields),
         },
-        users: rule.users.clone(),
-        user_groups: rule.user_groups.clone(),
-        verbs: rule.verbs.clone(),
-        resources: rule.resources.clone(),
-        namespaces: rule.namespaces.clone(),
-        paths: rule.paths.clone(),
+        conditions: rule.conditions.clone(),
     });
     Ok(Policy { rules: rules.collect() })
 }
@@ -56,12 +51,7 @@ struct RawPolicy {
 #[derive(Default)]
 struct RawRule {
     level: Str,
-    users: Vec<Str>,
-    user_groups: Vec<Str>,
-    verbs: Vec<Str>,
-    resources: Vec<GroupResources>,
-    namespaces: Vec<Str>,
-    paths: Vec<Str>,
+    conditions: AuditConditions,
     omit_stages: Vec<Str>,
     omit_managed_fields: Option<bool>,
 }
@@ -79,13 +69,14 @@ impl RawPolicy {
 
 impl RawRule {
     fn problems(&self, path: &Path, errors: &mut Vec<FieldError>) {
+        let AuditConditions { paths, resources, namespaces, .. } = &self.conditions;
         let levels = Level::ALL.map(Level::as_str);
         if self.level.is_empty() {
             errors.push(FieldError::required(&path.field("level"), ""));
         } else if !levels.contains(&self.level.as_str()) {
             errors.push(FieldError::not_supported(&path.field("level"), self.level.clone(), &levels));
         }
-        for (i, spec) in self.paths.iter().enumerate().filter(|(_, spec)| *spec != "*") {
+        for (i, spec) in paths.iter().enumerate().filter(|(_, spec)| *spec != "*") {
             let at = path.field("nonResourceURLs").index(i);
             if !spec.starts_with('/') {
                 let why = "non-resource URL rules must begin with a '/' character";
@@ -98,7 +89,7 @@ impl RawRule {
             }
         }
         let at = path.field("resources");
-        for resources in &self.resources {
+        for resources in resources {
             let group = &resources.group;
             if !group.is_empty() && group != "*" {
                 let why = names::is_dns1123_subdomain(group);
@@ -114,8 +105,8 @@ impl RawRule {
             }
         }
         unknown_stages(&self.omit_stages, &path.field("omitStages"), errors);
-        if !self.paths.is_empty() && (!self.resources.is_empty() || !self.namespaces.is_empty()) {
-            let value = Value::list(self.paths.iter().cloned());
+        if !paths.is_empty() && (!resources.is_empty() || !namespaces.is_empty()) {
+            let value = Value::list(paths.iter().cloned());
             let why = "rules cannot apply to both regular resources and non-resource URLs";
             errors.push(FieldError::invalid(&path.field("nonResourceURLs"), value, why));
         }
@@ -225,17 +216,17 @@ impl PolicyReader {
             let field = PolicyField::new(OWNER, "rules", name);
             match name.as_str() {
                 "level" => out.level = self.text(&field, value, "v1.Level"),
-                "users" => out.users = self.texts(&field, value, "string"),
-                "userGroups" => out.user_groups = self.texts(&field, value, "string"),
-                "verbs" => out.verbs = self.texts(&field, value, "string"),
+                "users" => out.conditions.users = self.texts(&field, value, "string"),
+                "userGroups" => out.conditions.user_groups = self.texts(&field, value, "string"),
+                "verbs" => out.conditions.verbs = self.texts(&field, value, "string"),
                 "resources" => {
                     let items = self.list(&field, value, "[]v1.GroupResources").iter().enumerate();
-                    out.resources = items
+                    out.conditions.resources = items
                         .map(|(i, item)| self.resources(&field, &path.field("resources").index(i), item))
                         .collect();
                 }
-                "namespaces" => out.namespaces = self.texts(&field, value, "string"),
-                "nonResourceURLs" => out.paths = self.texts(&field, value, "string"),
+                "namespaces" => out.conditions.namespaces = self.texts(&field, value, "string"),
+                "nonResourceURLs" => out.conditions.paths = self.texts(&field, value, "string"),
                 "omitStages" => out.omit_stages = self.texts(&field, value, "v1.Stage"),
                 "omitManagedFields" => out.omit_managed_fields = self.flag(&field, value),
                 _ => self.unknown.push(path.field(name.clone()).to_string()),
