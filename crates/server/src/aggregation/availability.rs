@@ -65,7 +65,7 @@ pub(super) async fn monitor(state: Arc<State>, name: Str, moved: Arc<Notify>) {
         let condition = check_availability(&state, &service, remote).await;
         let written = write_condition(&state, &client, &name, &condition).await;
         if let Err(status) = &written {
-            debug!(api_service = %name, error = %status, "could not write the status of an APIService; trying again");
+            debug!(api_service = %name, error = %status, "cannot write the status of an APIService; retrying");
         }
         let wait = if written.is_err() || condition.reason == "FailedDiscoveryCheck" {
             let wait = retry;
@@ -91,7 +91,7 @@ pub(super) async fn local(state: Arc<State>, name: Str) {
         message: "Local APIServices are always available".to_owned(),
     };
     if let Err(status) = write_condition(&state, &client, &name, &condition).await {
-        debug!(api_service = %name, error = %status, "could not write the status of a local APIService");
+        debug!(api_service = %name, error = %status, "cannot write the status of a local APIService");
     }
 }
 

@@ -155,7 +155,7 @@ pub(super) async fn refresh_discovery(state: Arc<State>, name: Str, refresh: Arc
                 REFRESH
             }
             Err(why) => {
-                debug!(api_service = %name, why, "could not fetch the discovery document of an aggregated API server; trying again");
+                debug!(api_service = %name, error = why, "cannot fetch the discovery document of an aggregated API server; retrying");
                 last = None;
                 let wait = retry;
                 retry = (retry * 2).min(REFRESH);

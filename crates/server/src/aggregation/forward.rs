@@ -108,8 +108,8 @@ fn connect<'s>(state: &State, service: &'s ApiService) -> Result<(&'s Forward, S
         Err(why) => {
             warn!(
                 api_service = %service.name,
-                why,
-                "could not resolve the Service of an aggregated API server; check spec.service of its APIService"
+                error = why,
+                "cannot resolve the Service of an aggregated API server; check spec.service of its APIService"
             );
             Err(Box::new(unavailable()))
         }
@@ -204,7 +204,7 @@ async fn answer(
     let response = match sent {
         Ok(Ok(response)) => response,
         Ok(Err(failure)) => {
-            debug!(%failure, "could not reach an aggregated API server");
+            debug!(error = %failure, "cannot reach an aggregated API server");
             return unreachable(&failure.message);
         }
         Err(_) => return unreachable("context deadline exceeded"),

@@ -44,7 +44,7 @@ pub(super) async fn refresh_openapi(state: Arc<State>, name: Str, refresh: Arc<N
                 REFRESH
             }
             Some(why) => {
-                debug!(api_service = %name, why, "could not fetch the OpenAPI documents of an aggregated API server; trying again");
+                debug!(api_service = %name, error = why, "cannot fetch the OpenAPI documents of an aggregated API server; retrying");
                 let wait = retry;
                 retry = (retry * 2).min(REFRESH);
                 wait

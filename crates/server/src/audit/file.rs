@@ -116,7 +116,7 @@ impl RotatedFile {
             static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
             let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
             if let Err(error) = tidy(&path, max_days, max_backups, compress) {
-                warn!(%error, path = %path.display(), "cannot compress or remove old audit logs");
+                warn!(%error, path = %path.display(), "cannot compress or remove old audit logs; check the permissions of their directory");
             }
         };
         if let Err(error) = std::thread::Builder::new().name("audit-tidy".to_owned()).spawn(work) {

@@ -112,7 +112,11 @@ impl FlowControl {
             (FlowControlKind::PriorityLevel, new) => match new.map(PriorityLevel::read) {
                 Some(Ok(level)) => drop(configured.levels.insert(name, level)),
                 Some(Err(why)) => {
-                    warn!(name = name.as_str(), why, "ignoring an invalid PriorityLevelConfiguration");
+                    warn!(
+                        name = name.as_str(),
+                        error = why,
+                        "ignoring an invalid PriorityLevelConfiguration; correct or delete it"
+                    );
                     configured.levels.remove(&name);
                 }
                 None => drop(configured.levels.remove(&name)),
@@ -203,7 +207,7 @@ async fn write_statuses(
             Err(status) => {
                 warn!(
                     schema = schema.as_str(),
-                    why = status.message(),
+                    error = status.message(),
                     "cannot write the status of a FlowSchema; retrying"
                 );
                 postponed.insert(schema, condition);

@@ -54,7 +54,7 @@ pub(super) async fn authenticate(
     let attempt = state.authentication.authenticator.load_full().authenticate(&evidence).await;
     let count = |outcome: Outcomes<'_>| state.metrics.authentication.attempted(outcome, began.elapsed());
     let refused = |outcome: Outcomes<'_>, why: &str| {
-        debug!(address = %peer.address, why, "a request could not be authenticated");
+        debug!(address = %peer.address, error = why, "a request could not be authenticated");
         count(outcome);
         Err(Status::unauthorized())
     };

@@ -60,7 +60,7 @@ pub(super) async fn handle(
         match tokio::try_join!(client, server) {
             Ok((client, server)) => join(client, server, stop).await,
             Err(error) => {
-                debug!(%error, "could not upgrade the connection between a client and an aggregated API server");
+                debug!(%error, "cannot upgrade the connection between a client and an aggregated API server");
             }
         }
     });
