@@ -14,16 +14,14 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
+use rcgen::{CertificateParams, SanType};
 use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use crate::serving_identity::{AnyError, ServingIdentity};
 use crate::{Problem, Result};
 
 /// A request that the webhook received.
@@ -168,22 +166,10 @@ async fn respond(
 }
 
 /// A CA and a server certificate for 127.0.0.1.
-fn identity() -> std::result::Result<(String, ServerConfig), Box<dyn std::error::Error + Send + Sync>> {
-    let mut params = CertificateParams::new(Vec::<String>::new())?;
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate()?;
-    let authority = params.self_signed(&key)?.pem();
+fn identity() -> std::result::Result<(String, ServerConfig), AnyError> {
     let mut leaf = CertificateParams::new(vec!["localhost".to_owned()])?;
     leaf.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
-    let leaf_key = KeyPair::generate()?;
-    let certificate = leaf.signed_by(&leaf_key, &Issuer::from_params(&params, &key))?.pem();
-    let chain =
-        CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<std::result::Result<_, _>>()?;
-    let key = PrivateKeyDer::from_pem_slice(leaf_key.serialize_pem().as_bytes())?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok((authority, config))
+    let identity = ServingIdentity::signed(&leaf)?;
+    let authority = identity.ca_pem.clone();
+    Ok((authority, identity.tls_config(&["h2", "http/1.1"], None)?))
 }

@@ -1,29 +1,33 @@
 //! Harness and black-box suites against a running server.
 //!
-//! [`Server`] starts the built binary in a folder of its own and ends it when dropped; [`Client`] talks HTTPS to it, or to a
-//! reference; [`Hook`] is a webhook it may ask; [`accepts`] and [`rejects`] say what is expected of an answer. [`script`] are request scripts as data, [`replay`]
-//! runs them, [`normalise`] removes what differs from run to run, and [`compare`] says what differs still. [`load`] is the load
-//! run.
+//! [`Server`] starts the built binary in a folder of its own and ends it when dropped; [`Client`] sends HTTPS requests to it, or to a
+//! reference server; [`Hook`] is a webhook that it calls; [`EtcdProcess`] is an etcd that it uses; [`accepts`] and [`rejects`] check the status of a response. [`script`] parses request
+//! scripts, [`replay`] runs them, [`normalise`] removes what differs from run to run, and [`compare`] lists the remaining differences.
+//! [`load`] is the load test.
 //!
-//! What the suites expect is what Kubernetes does, recorded from a real kube-apiserver; never what this server happens to do.
+//! The suites expect what Kubernetes does, recorded from a real kube-apiserver, and never what this server happens to do.
 
+pub mod aggregated_server;
 pub mod client;
 pub mod compare;
 pub mod documentation;
+pub mod etcd_process;
 mod expect;
-pub mod extension;
 pub mod hook;
 pub mod load;
 pub mod normalise;
+pub mod random;
 pub mod replay;
 pub mod script;
 pub mod server;
+mod serving_identity;
 pub mod suite;
 pub mod webhook;
 
+pub use aggregated_server::AggregatedServer;
 pub use client::{Client, Events, HttpResponse};
+pub use etcd_process::EtcdProcess;
 pub use expect::{accepts, eventually, rejects};
-pub use extension::Extension;
 pub use hook::{Hook, HookReply, HookRequest};
 pub use server::Server;
 pub use webhook::WebhookServer;

@@ -14,16 +14,15 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
+use rcgen::{CertificateParams, DnType, SanType};
 use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use crate::serving_identity::{AnyError, ServingIdentity};
 use crate::{Problem, Result};
 
 /// The certificate of the server.
@@ -213,15 +212,9 @@ async fn answer(
 }
 
 /// The TLS configuration and the PEM of its CA.
-fn identity(
-    proof: ServingCertificate,
-) -> std::result::Result<(ServerConfig, String), Box<dyn std::error::Error>> {
-    let named = |name: &str| {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params
-    };
-    let mut leaf = named("a webhook");
+fn identity(proof: ServingCertificate) -> std::result::Result<(ServerConfig, String), AnyError> {
+    let mut leaf = CertificateParams::default();
+    leaf.distinguished_name.push(DnType::CommonName, "a webhook");
     leaf.subject_alt_names = match proof {
         ServingCertificate::OtherName => vec![SanType::DnsName("elsewhere.example".try_into()?)],
         _ => vec![
@@ -234,23 +227,10 @@ fn identity(
         leaf.not_before = rcgen::date_time_ymd(2020, 1, 1);
         leaf.not_after = rcgen::date_time_ymd(2020, 2, 1);
     }
-    let key = KeyPair::generate()?;
-    let (certificate, ca_pem) = if proof == ServingCertificate::SelfSigned {
-        leaf.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let certificate = leaf.self_signed(&key)?;
-        let pem = certificate.pem();
-        (certificate, pem)
-    } else {
-        let mut authority = named("an authority");
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
-        (leaf.signed_by(&key, &authority)?, authority.pem())
+    let identity = match proof {
+        ServingCertificate::SelfSigned => ServingIdentity::self_signed(leaf)?,
+        _ => ServingIdentity::signed(&leaf)?,
     };
-    let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
-    Ok((config, ca_pem))
+    let ca_pem = identity.ca_pem.clone();
+    Ok((identity.tls_config(&[], None)?, ca_pem))
 }

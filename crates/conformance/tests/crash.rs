@@ -4,11 +4,11 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
-use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use conformance::random::{Dice, env_number};
 use conformance::{Client, Server};
 use http::Method;
 use serde_json::json;
@@ -28,24 +28,10 @@ struct ExpectedObject {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct UnansweredWrite(Option<u64>);
 
-/// A small deterministic random number generator.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
-fn env_number(name: &str, otherwise: u64) -> u64 {
-    env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_writes_survive_a_kill() {
     let seed = env_number("PORTCULLIS_SEED", 1);
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let folder = TempDir::new().unwrap();
     let model: Arc<Mutex<BTreeMap<String, ExpectedObject>>> = Arc::default();
     let mut revision = 0;
@@ -62,7 +48,7 @@ async fn acknowledged_writes_survive_a_kill() {
         let stop = Arc::new(AtomicBool::new(false));
         let writers: Vec<_> = (0..WRITERS)
             .map(|number| {
-                let dice = Dice(seed.wrapping_mul(1_000_003).wrapping_add(round * WRITERS + number));
+                let dice = Dice::new(seed.wrapping_mul(1_000_003).wrapping_add(round * WRITERS + number));
                 let own = client.as_token(None);
                 tokio::spawn(write(own, number, dice, Arc::clone(&model), Arc::clone(&stop)))
             })
@@ -149,8 +135,8 @@ async fn check_stored_objects(
         }
         *known = ExpectedObject { acknowledged: is, asked: None };
     }
-    if let Some(stranger) = there.keys().find(|name| !model.contains_key(**name)) {
-        return Err(format!("nobody asked for {stranger}"));
+    if let Some(unexpected) = there.keys().find(|name| !model.contains_key(**name)) {
+        return Err(format!("{unexpected} exists, but no writer created it"));
     }
     Ok(())
 }

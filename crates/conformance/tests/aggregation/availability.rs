@@ -1,6 +1,6 @@
 //! Availability of aggregated API servers: conditions of the APIService, and errors that affect no other request.
 
-use conformance::extension::{Extension, ExtensionReply};
+use conformance::aggregated_server::{AggregatedReply, AggregatedServer};
 use conformance::server::free_port;
 use conformance::{Problem, Server, accepts, eventually};
 use http::Method;
@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::discovery::aggregated;
-use crate::setting::{FISCHERS, NAME, PATIENCE, ROOT, SERVICES, create_service, says, service, wardle};
+use crate::helpers::{
+    FISCHERS, NAME, PATIENCE, ROOT, SERVICES, create_service, service, wait_for_condition,
+    without_aggregated_discovery,
+};
 
 #[tokio::test]
 async fn apiservice_conditions_name_the_missing_part_and_requests_get_503() {
@@ -18,7 +21,7 @@ async fn apiservice_conditions_name_the_missing_part_and_requests_get_503() {
     let mut object = service(443, "");
     object["spec"]["insecureSkipTLSVerify"] = json!(true);
     accepts(client.post(SERVICES, &object).await).unwrap();
-    let said = says(&client, NAME, "False", "ServiceNotFound").await;
+    let said = wait_for_condition(&client, NAME, "False", "ServiceNotFound").await;
     assert_eq!(said["message"], "service/wardle in \"default\" is not present");
 
     let refused = client.get(FISCHERS).await.unwrap();
@@ -29,7 +32,7 @@ async fn apiservice_conditions_name_the_missing_part_and_requests_get_503() {
 
     let spec = json!({"metadata": {"name": "wardle"}, "spec": {"ports": [{"name": "https", "port": 8443, "targetPort": 1}]}});
     accepts(client.post("/api/v1/namespaces/default/services", &spec).await).unwrap();
-    let said = says(&client, NAME, "False", "ServicePortError").await;
+    let said = wait_for_condition(&client, NAME, "False", "ServicePortError").await;
     assert_eq!(said["message"], "service/wardle in \"default\" is not listening on port 443");
 
     let patch = json!({"spec": {"service": {"port": 8443}}});
@@ -42,14 +45,14 @@ async fn apiservice_conditions_name_the_missing_part_and_requests_get_503() {
         )
         .await;
     accepts(patched).unwrap();
-    let said = says(&client, NAME, "False", "EndpointsNotFound").await;
+    let said = wait_for_condition(&client, NAME, "False", "EndpointsNotFound").await;
     assert_eq!(said["message"], "cannot find endpointslices for service/wardle in \"default\"");
 
     let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
     let mut slice = json!({"metadata": {"name": "wardle-1", "labels": {"kubernetes.io/service-name": "wardle"}}, "addressType": "IPv4",
         "ports": [{"name": "other", "port": port}], "endpoints": [{"addresses": [own_address()]}]});
     accepts(client.post(slices, &slice).await).unwrap();
-    let said = says(&client, NAME, "False", "MissingEndpoints").await;
+    let said = wait_for_condition(&client, NAME, "False", "MissingEndpoints").await;
     assert_eq!(
         said["message"],
         "endpointslices for service/wardle in \"default\" have no addresses with port name \"https\""
@@ -58,7 +61,7 @@ async fn apiservice_conditions_name_the_missing_part_and_requests_get_503() {
     drop(guard);
     slice["ports"][0]["name"] = json!("https");
     accepts(client.json(Method::PUT, &format!("{slices}/wardle-1"), &slice).await).unwrap();
-    let said = says(&client, NAME, "False", "FailedDiscoveryCheck").await;
+    let said = wait_for_condition(&client, NAME, "False", "FailedDiscoveryCheck").await;
     let url = format!("https://{}:{port}{ROOT}", own_address());
     let words = format!(
         "failing or missing response from {url}: Get \"{url}\": dial tcp {}:{port}: connect: ",
@@ -92,10 +95,12 @@ async fn no_request_is_sent_to_a_server_with_a_wrong_certificate() {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
     create_service(&client).await;
-    let extension = Extension::start("wardle.default.svc", None, wardle).await.unwrap();
-    let other = Extension::start("wardle.default.svc", None, wardle).await.unwrap();
+    let extension =
+        AggregatedServer::start("wardle.default.svc", None, without_aggregated_discovery).await.unwrap();
+    let other =
+        AggregatedServer::start("wardle.default.svc", None, without_aggregated_discovery).await.unwrap();
     accepts(client.post(SERVICES, &service(extension.port, &other.ca_bundle)).await).unwrap();
-    let said = says(&client, NAME, "False", "FailedDiscoveryCheck").await;
+    let said = wait_for_condition(&client, NAME, "False", "FailedDiscoveryCheck").await;
     assert!(
         said["message"]
             .as_str()
@@ -107,7 +112,8 @@ async fn no_request_is_sent_to_a_server_with_a_wrong_certificate() {
     assert!(extension.received().is_empty());
 
     // A certificate for another name, signed by the right CA.
-    let elsewhere = Extension::start("elsewhere.default.svc", None, wardle).await.unwrap();
+    let elsewhere =
+        AggregatedServer::start("elsewhere.default.svc", None, without_aggregated_discovery).await.unwrap();
     let put = async |object: &Value| {
         let path = format!("{SERVICES}/{NAME}");
         let stored = accepts(client.get(&path).await).unwrap();
@@ -125,7 +131,7 @@ async fn no_request_is_sent_to_a_server_with_a_wrong_certificate() {
     };
     change(service(elsewhere.port, &elsewhere.ca_bundle)).await;
     eventually(PATIENCE, async || {
-        let said = says(&client, NAME, "False", "FailedDiscoveryCheck").await;
+        let said = wait_for_condition(&client, NAME, "False", "FailedDiscoveryCheck").await;
         let words = "x509: certificate is valid for elsewhere.default.svc, not wardle.default.svc";
         if said["message"].as_str().unwrap().ends_with(words) {
             Ok(())
@@ -141,7 +147,7 @@ async fn no_request_is_sent_to_a_server_with_a_wrong_certificate() {
     let mut insecure = service(elsewhere.port, "");
     insecure["spec"]["insecureSkipTLSVerify"] = json!(true);
     change(insecure).await;
-    says(&client, NAME, "True", "Passed").await;
+    wait_for_condition(&client, NAME, "True", "Passed").await;
     accepts(client.get(FISCHERS).await).unwrap();
 }
 
@@ -153,13 +159,17 @@ async fn a_server_that_hangs_delays_no_other_request() {
     // It answers until it counts as available, and never again.
     let hangs = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let asked = std::sync::Arc::clone(&hangs);
-    let extension = Extension::start("wardle.default.svc", None, move |received| {
-        if asked.load(std::sync::atomic::Ordering::SeqCst) { ExtensionReply::Hang } else { wardle(received) }
+    let extension = AggregatedServer::start("wardle.default.svc", None, move |received| {
+        if asked.load(std::sync::atomic::Ordering::SeqCst) {
+            AggregatedReply::Hang
+        } else {
+            without_aggregated_discovery(received)
+        }
     })
     .await
     .unwrap();
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
-    says(&client, NAME, "True", "Passed").await;
+    wait_for_condition(&client, NAME, "True", "Passed").await;
     hangs.store(true, std::sync::atomic::Ordering::SeqCst);
 
     let answer = client.get(&format!("{FISCHERS}/fritz")).await.unwrap();

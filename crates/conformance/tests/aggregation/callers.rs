@@ -1,18 +1,19 @@
 //! Identity of users at aggregated API servers: authenticated here, sent in headers of the front proxy.
 
 use bytes::Bytes;
-use conformance::extension::{Extension, ExtensionReply};
+use conformance::aggregated_server::{AggregatedReply, AggregatedServer};
 use conformance::{Server, accepts, rejects};
 use http::Method;
 use serde_json::json;
 
-use crate::setting::{
-    FISCHERS, GROUP, NAME, SERVICES, behind, create_service, fischers, says, service, wardle,
+use crate::helpers::{
+    FISCHERS, GROUP, NAME, SERVICES, create_service, fischers, service, start_both, wait_for_condition,
+    without_aggregated_discovery,
 };
 
 #[tokio::test]
 async fn users_are_sent_in_front_proxy_headers_and_client_headers_are_dropped() {
-    let (_server, client, extension) = behind(wardle).await;
+    let (_server, client, extension) = start_both(without_aggregated_discovery).await;
     let claimed = [
         ("x-remote-user", "somebody"),
         ("x-remote-group", "somebodies"),
@@ -52,10 +53,11 @@ async fn users_are_sent_in_front_proxy_headers_and_client_headers_are_dropped() 
 async fn requests_are_authorized_by_the_path_that_is_forwarded() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let extension = Extension::start("wardle.default.svc", None, wardle).await.unwrap();
+    let extension =
+        AggregatedServer::start("wardle.default.svc", None, without_aggregated_discovery).await.unwrap();
     create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
-    says(&client, NAME, "True", "Passed").await;
+    wait_for_condition(&client, NAME, "True", "Passed").await;
 
     let as_alice =
         [("impersonate-user", "alice"), ("impersonate-group", "devs"), ("impersonate-extra-scopes", "a b")];
@@ -63,7 +65,7 @@ async fn requests_are_authorized_by_the_path_that_is_forwarded() {
     let status = rejects(ask(FISCHERS).await, 403, "Forbidden").unwrap();
     let words = "fischers.wardle.example.com is forbidden: User \"alice\" cannot list resource \"fischers\" in API group \"wardle.example.com\" at the cluster scope";
     assert_eq!(status["message"], words);
-    assert!(extension.received_for_others().is_empty(), "a request that nobody allowed went on");
+    assert!(extension.received_for_others().is_empty(), "a request that was not authorized went on");
 
     let rules = json!([{"apiGroups": [GROUP], "resources": ["fischers"], "verbs": ["list"]}]);
     let role = json!({"metadata": {"name": "fischers"}, "rules": rules});
@@ -96,13 +98,13 @@ async fn webhooks_served_by_aggregated_servers_are_called_through_the_aggregator
     let server = Server::serve(&[gate]).await.unwrap();
     let client = server.client().unwrap();
     let reviews = "/apis/wardle.example.com/v1alpha1/reviews";
-    let extension = Extension::start("wardle.default.svc", None, move |received| {
+    let extension = AggregatedServer::start("wardle.default.svc", None, move |received| {
         if received.path() != reviews {
-            return wardle(received);
+            return without_aggregated_discovery(received);
         }
         let uid = &received.body["request"]["uid"];
         let refused = received.body["request"]["name"] == "bad";
-        ExtensionReply::Json(
+        AggregatedReply::Json(
             200,
             json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {
                 "uid": uid, "allowed": !refused, "status": {"message": "wardle says no", "code": 403}}}),
@@ -112,7 +114,7 @@ async fn webhooks_served_by_aggregated_servers_are_called_through_the_aggregator
     .unwrap();
     create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
-    says(&client, NAME, "True", "Passed").await;
+    wait_for_condition(&client, NAME, "True", "Passed").await;
     let own = json!({"service": {"namespace": "default", "name": "kubernetes", "path": reviews}});
     let hook = json!({"name": "wardle.example.com", "clientConfig": own, "sideEffects": "None", "admissionReviewVersions": ["v1"],
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]});

@@ -4,14 +4,15 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use conformance::extension::{ExtensionReply, Received};
+use conformance::aggregated_server::{AggregatedReply, Received};
 use conformance::{Client, Problem, Server, accepts, eventually};
 use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::setting::{
-    AGGREGATED, FISCHERS, GROUP, NAME, PATIENCE, ROOT, SERVICES, behind, modern, resource_list, says, wardle,
+use crate::helpers::{
+    AGGREGATED, FISCHERS, GROUP, NAME, PATIENCE, ROOT, SERVICES, resource_list, start_both,
+    wait_for_condition, with_aggregated_discovery, without_aggregated_discovery,
 };
 
 pub(crate) fn group<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
@@ -36,8 +37,11 @@ async fn kubectl(server: &Server, args: &[&str]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resources_of_aggregated_servers_are_in_discovery() {
-    for (does, short) in [(wardle as fn(&Received) -> ExtensionReply, false), (modern, true)] {
-        let (server, client, extension) = behind(does).await;
+    for (reply, short) in [
+        (without_aggregated_discovery as fn(&Received) -> AggregatedReply, false),
+        (with_aggregated_discovery, true),
+    ] {
+        let (server, client, extension) = start_both(reply).await;
         let list = accepts(client.get("/apis").await).unwrap();
         let groups = list["groups"].as_array().unwrap();
         assert_eq!(groups[0]["name"], "apiregistration.k8s.io");
@@ -77,7 +81,7 @@ async fn resources_of_aggregated_servers_are_in_discovery() {
                 .await,
         )
         .unwrap();
-        says(&client, NAME, "False", "FailedDiscoveryCheck").await;
+        wait_for_condition(&client, NAME, "False", "FailedDiscoveryCheck").await;
         let stale = json!({"version": "v1alpha1", "freshness": "Stale"});
         eventually(PATIENCE, async || {
             let list = aggregated(&client).await;
@@ -106,7 +110,7 @@ async fn resources_of_aggregated_servers_are_in_discovery() {
 
 #[tokio::test]
 async fn openapi_of_aggregated_servers_is_served_and_replaces_no_own_path() {
-    let (_server, client, extension) = behind(modern).await;
+    let (_server, client, extension) = start_both(with_aggregated_discovery).await;
     let path = "apis/wardle.example.com/v1alpha1";
     eventually(PATIENCE, async || {
         let index = accepts(client.get("/openapi/v3").await)?;
@@ -159,15 +163,15 @@ async fn openapi_of_aggregated_servers_is_served_and_replaces_no_own_path() {
 #[tokio::test]
 async fn the_etag_of_an_unreadable_document_is_not_reused() {
     let asked = AtomicUsize::new(0);
-    let (_server, client, _extension) = behind(move |received: &Received| {
+    let (_server, client, _extension) = start_both(move |received: &Received| {
         if received.path() != "/openapi/v2" {
-            return modern(received);
+            return with_aggregated_discovery(received);
         }
         let tagged =
-            |body: String| ExtensionReply::Raw(200, "application/json", vec![("etag", "\"one\"")], body);
+            |body: String| AggregatedReply::Raw(200, "application/json", vec![("etag", "\"one\"")], body);
         match asked.fetch_add(1, Ordering::SeqCst) {
             _ if !received.all("if-none-match").is_empty() => {
-                ExtensionReply::Raw(304, "application/json", vec![("etag", "\"one\"")], String::new())
+                AggregatedReply::Raw(304, "application/json", vec![("etag", "\"one\"")], String::new())
             }
             0 => tagged("{".to_owned()),
             _ => {
@@ -189,9 +193,9 @@ async fn the_etag_of_an_unreadable_document_is_not_reused() {
 
 #[tokio::test]
 async fn openapi_v3_is_made_for_servers_with_openapi_v2_only() {
-    let (_server, client, _extension) = behind(|received| match received.path() {
-        path if path.starts_with("/openapi/v3") => ExtensionReply::Json(404, json!({})),
-        _ => modern(received),
+    let (_server, client, _extension) = start_both(|received| match received.path() {
+        path if path.starts_with("/openapi/v3") => AggregatedReply::Json(404, json!({})),
+        _ => with_aggregated_discovery(received),
     })
     .await;
     let path = "apis/wardle.example.com/v1alpha1";
@@ -225,7 +229,7 @@ async fn openapi_v3_is_made_for_servers_with_openapi_v2_only() {
 
 #[tokio::test]
 async fn aggregated_discovery_documents_support_etags() {
-    let (_server, client, _extension) = behind(modern).await;
+    let (_server, client, _extension) = start_both(with_aggregated_discovery).await;
     let ask = async |path: &str, known: &str| {
         let headers = [("accept", AGGREGATED), ("if-none-match", known)];
         client.send(Method::GET, path, &headers, Bytes::new()).await.unwrap()

@@ -5,7 +5,10 @@ use http::Method;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::setting::{FISCHERS, GROUP, NAME, PATIENCE, SERVICES, behind, fischers, says, wardle};
+use crate::helpers::{
+    FISCHERS, GROUP, NAME, PATIENCE, SERVICES, fischers, start_both, wait_for_condition,
+    without_aggregated_discovery,
+};
 
 #[tokio::test]
 async fn built_in_groups_and_crds_have_apiservices() {
@@ -26,12 +29,12 @@ async fn built_in_groups_and_crds_have_apiservices() {
         assert_eq!(item["status"]["conditions"][0]["message"], "Local APIServices are always available");
     }
 
-    let definition = json!({"metadata": {"name": "crontabs.stable.example.com"}, "spec": {"group": "stable.example.com", "scope": "Namespaced",
+    let crd = json!({"metadata": {"name": "crontabs.stable.example.com"}, "spec": {"group": "stable.example.com", "scope": "Namespaced",
         "names": {"plural": "crontabs", "kind": "CronTab"}, "versions": [
             {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}},
             {"name": "v2", "served": false, "storage": false, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    accepts(client.post(definitions, &definition).await).unwrap();
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    accepts(client.post(crds, &crd).await).unwrap();
     let own = format!("{SERVICES}/v1.stable.example.com");
     let there = async || eventually(PATIENCE, async || accepts(client.get(&own).await)).await.unwrap();
     let first = there().await;
@@ -63,7 +66,7 @@ async fn built_in_groups_and_crds_have_apiservices() {
     })
     .await
     .unwrap();
-    accepts(client.delete(&format!("{definitions}/crontabs.stable.example.com")).await).unwrap();
+    accepts(client.delete(&format!("{crds}/crontabs.stable.example.com")).await).unwrap();
     eventually(PATIENCE, async || rejects(client.get(&own).await, 404, "NotFound")).await.unwrap();
 
     // Built-in ones are restored only at the next start; their resources are served all the same.
@@ -88,14 +91,14 @@ async fn built_in_groups_and_crds_have_apiservices() {
 
 #[tokio::test]
 async fn an_apiservice_with_a_service_takes_precedence_over_a_crd() {
-    let (_server, client, extension) = behind(wardle).await;
-    let definition = json!({"metadata": {"name": "fischers.wardle.example.com"}, "spec": {"group": GROUP, "scope": "Cluster",
+    let (_server, client, extension) = start_both(without_aggregated_discovery).await;
+    let crd = json!({"metadata": {"name": "fischers.wardle.example.com"}, "spec": {"group": GROUP, "scope": "Cluster",
         "names": {"plural": "fischers", "kind": "Fischer"}, "versions": [
             {"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    accepts(client.post(definitions, &definition).await).unwrap();
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    accepts(client.post(crds, &crd).await).unwrap();
     eventually(PATIENCE, async || {
-        let stored = accepts(client.get(&format!("{definitions}/fischers.wardle.example.com")).await)?;
+        let stored = accepts(client.get(&format!("{crds}/fischers.wardle.example.com")).await)?;
         let conditions = stored["status"]["conditions"].as_array().cloned().unwrap_or_default();
         if conditions.iter().any(|c| c["type"] == "Established" && c["status"] == "True") {
             Ok(())
@@ -120,5 +123,5 @@ async fn an_apiservice_with_a_service_takes_precedence_over_a_crd() {
     .await
     .unwrap();
     assert_eq!(list["kind"], "FischerList");
-    says(&client, NAME, "True", "Local").await;
+    wait_for_condition(&client, NAME, "True", "Local").await;
 }

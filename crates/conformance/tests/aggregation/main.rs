@@ -5,8 +5,8 @@
 mod availability;
 mod callers;
 mod discovery;
+mod helpers;
 mod local;
 mod namespaces;
 mod proxy;
-mod setting;
 mod streams;

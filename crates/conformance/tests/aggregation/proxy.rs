@@ -3,12 +3,14 @@
 use std::fs;
 use std::time::Duration;
 
-use conformance::extension::Extension;
+use conformance::aggregated_server::AggregatedServer;
 use conformance::server::run_to_end;
 use conformance::{Server, accepts};
 use tempfile::TempDir;
 
-use crate::setting::{FISCHERS, NAME, SERVICES, create_service, says, service, wardle};
+use crate::helpers::{
+    FISCHERS, NAME, SERVICES, create_service, service, wait_for_condition, without_aggregated_discovery,
+};
 
 #[tokio::test]
 async fn an_unusable_proxy_certificate_stops_the_start() {
@@ -59,14 +61,17 @@ async fn a_new_proxy_certificate_is_used_without_a_restart() {
     ];
     let server = Server::serve(&[&flags[0], &flags[1]]).await.unwrap();
     let client = server.client().unwrap();
-    let extension = Extension::start("wardle.default.svc", Some(&authority), wardle).await.unwrap();
+    let extension =
+        AggregatedServer::start("wardle.default.svc", Some(&authority), without_aggregated_discovery)
+            .await
+            .unwrap();
     create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
-    says(&client, NAME, "False", "FailedDiscoveryCheck").await;
+    wait_for_condition(&client, NAME, "False", "FailedDiscoveryCheck").await;
     assert!(extension.received().is_empty());
     // The key is written first: a pair that does not match is not used.
     fs::write(&key, new_key).unwrap();
     fs::write(&cert, new_cert).unwrap();
-    says(&client, NAME, "True", "Passed").await;
+    wait_for_condition(&client, NAME, "True", "Passed").await;
     accepts(client.get(FISCHERS).await).unwrap();
 }

@@ -1,17 +1,17 @@
 //! Forwarded bodies, watches and protocol upgrades.
 
 use bytes::Bytes;
-use conformance::extension::ExtensionReply;
+use conformance::aggregated_server::AggregatedReply;
 use conformance::{Problem, accepts, eventually};
 use http::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::setting::{FISCHERS, PATIENCE, behind, wardle};
+use crate::helpers::{FISCHERS, PATIENCE, start_both, without_aggregated_discovery};
 
 #[tokio::test]
 async fn watches_are_streamed_and_end_with_client_or_server() {
-    let (_server, client, extension) = behind(wardle).await;
+    let (_server, client, extension) = start_both(without_aggregated_discovery).await;
     let target = format!("{FISCHERS}?watch=true");
     let mut events = client.events(&target, &[]).await.unwrap();
     assert_eq!(events.code, 200);
@@ -37,27 +37,27 @@ async fn watches_are_streamed_and_end_with_client_or_server() {
 
 #[tokio::test]
 async fn bodies_are_forwarded_without_buffering() {
-    let (_server, client, extension) = behind(|received| match (&received.method, received.path()) {
-        (&Method::POST, FISCHERS) => ExtensionReply::Raw(
+    let (_server, client, extension) = start_both(|received| match (&received.method, received.path()) {
+        (&Method::POST, FISCHERS) => AggregatedReply::Raw(
             201,
             "application/json",
             vec![("warning", "299 - \"theirs\""), ("cache-control", "public"), ("audit-id", "theirs")],
             "x".repeat(8 << 20),
         ),
-        (_, "/apis/wardle.example.com/v1alpha1/fischers/broken") => ExtensionReply::StreamOf("1000"),
-        (_, "/apis/wardle.example.com/v1alpha1/fischers/moved") => ExtensionReply::Raw(
+        (_, "/apis/wardle.example.com/v1alpha1/fischers/broken") => AggregatedReply::StreamOf("1000"),
+        (_, "/apis/wardle.example.com/v1alpha1/fischers/moved") => AggregatedReply::Raw(
             307,
             "text/plain",
             vec![("location", "https://evil.example.com/")],
             String::new(),
         ),
-        (_, "/apis/wardle.example.com/v1alpha1/fischers/refused") => ExtensionReply::Raw(
+        (_, "/apis/wardle.example.com/v1alpha1/fischers/refused") => AggregatedReply::Raw(
             418,
             "text/plain",
             vec![("access-control-allow-origin", "*")],
             "teapot".to_owned(),
         ),
-        _ => wardle(received),
+        _ => without_aggregated_discovery(received),
     })
     .await;
     // Longer than the largest object that can be stored here.
@@ -95,15 +95,15 @@ async fn bodies_are_forwarded_without_buffering() {
 
 #[tokio::test]
 async fn upgraded_connections_are_forwarded() {
-    let (_server, client, extension) = behind(|received| match received.path() {
-        "/apis/wardle.example.com/v1alpha1/fischers/fritz/exec" => ExtensionReply::Echo("SPDY/3.1"),
+    let (_server, client, extension) = start_both(|received| match received.path() {
+        "/apis/wardle.example.com/v1alpha1/fischers/fritz/exec" => AggregatedReply::Echo("SPDY/3.1"),
         "/apis/wardle.example.com/v1alpha1/fischers/fritz/attach" => {
-            ExtensionReply::Json(403, json!({"kind": "Status", "code": 403}))
+            AggregatedReply::Json(403, json!({"kind": "Status", "code": 403}))
         }
         "/apis/wardle.example.com/v1alpha1/fischers/fritz/portforward" => {
-            ExtensionReply::Json(200, json!({}))
+            AggregatedReply::Json(200, json!({}))
         }
-        _ => wardle(received),
+        _ => without_aggregated_discovery(received),
     })
     .await;
     let ask = async |below: &str| {
@@ -141,7 +141,7 @@ async fn upgraded_connections_are_forwarded() {
 
 #[tokio::test]
 async fn an_answer_does_not_wait_for_the_request_body() {
-    let (_server, client, extension) = behind(wardle).await;
+    let (_server, client, extension) = start_both(without_aggregated_discovery).await;
     let mut stalled = client.tls_stream().await.unwrap();
     let head = format!(
         "POST {FISCHERS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{"

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::extension::{Extension, ExtensionReply, Received};
+use conformance::aggregated_server::{AggregatedReply, AggregatedServer, Received};
 use conformance::{Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -10,13 +10,13 @@ use tokio::io::AsyncWriteExt as _;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Answers only discovery requests.
-fn answer_only_discovery(received: &Received) -> ExtensionReply {
+fn answer_only_discovery(received: &Received) -> AggregatedReply {
     match received.path() {
-        "/apis/silent.example.com/v1" => ExtensionReply::Json(
+        "/apis/silent.example.com/v1" => AggregatedReply::Json(
             200,
             json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "silent.example.com/v1", "resources": []}),
         ),
-        _ => ExtensionReply::Hang,
+        _ => AggregatedReply::Hang,
     }
 }
 
@@ -35,7 +35,7 @@ async fn a_request_whose_client_disconnects_is_recorded_until_its_end() {
     .await
     .unwrap();
     let admin = server.client().unwrap();
-    let extension = Extension::start("silent.default.svc", None, answer_only_discovery).await.unwrap();
+    let extension = AggregatedServer::start("silent.default.svc", None, answer_only_discovery).await.unwrap();
     extension.register(&admin, "silent", "silent.example.com").await.unwrap();
     let stages = |id: &str| -> Vec<(String, Value)> {
         let text = std::fs::read_to_string(&log).unwrap();

@@ -2,7 +2,7 @@
 //! forwarded: CGI-style servers do not distinguish `X-Remote-User` from `X_Remote_User` or `X.Remote.User`.
 
 use bytes::Bytes;
-use conformance::extension::{Extension, ExtensionReply, Received};
+use conformance::aggregated_server::{AggregatedReply, AggregatedServer, Received};
 use conformance::{Client, Server, accepts};
 use http::{HeaderMap, HeaderValue, Method};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -53,19 +53,19 @@ fn spellings() -> Vec<String> {
     spellings
 }
 
-fn things(received: &Received) -> ExtensionReply {
+fn things(received: &Received) -> AggregatedReply {
     match received.path() {
-        path if path.ends_with("/exec") => ExtensionReply::Echo("SPDY/3.1"),
-        "/apis/headers.example.com/v1" => ExtensionReply::Json(
+        path if path.ends_with("/exec") => AggregatedReply::Echo("SPDY/3.1"),
+        "/apis/headers.example.com/v1" => AggregatedReply::Json(
             200,
             json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "headers.example.com/v1", "resources": []}),
         ),
-        _ => ExtensionReply::Json(200, json!({"kind": "Thing", "apiVersion": "headers.example.com/v1"})),
+        _ => AggregatedReply::Json(200, json!({"kind": "Thing", "apiVersion": "headers.example.com/v1"})),
     }
 }
 
 /// A server with custom names for front proxy headers, and an aggregated API server that records requests.
-async fn start_with_extension() -> (TempDir, Server, Client, Extension) {
+async fn start_with_extension() -> (TempDir, Server, Client, AggregatedServer) {
     let folder = TempDir::new().unwrap();
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -82,7 +82,7 @@ async fn start_with_extension() -> (TempDir, Server, Client, Extension) {
     .await
     .unwrap();
     let client = server.client().unwrap();
-    let extension = Extension::start("headers.default.svc", None, things).await.unwrap();
+    let extension = AggregatedServer::start("headers.default.svc", None, things).await.unwrap();
     extension.register(&client, "headers", "headers.example.com").await.unwrap();
     (folder, server, client, extension)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::extension::{Extension, ExtensionReply};
+use conformance::aggregated_server::{AggregatedReply, AggregatedServer};
 use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
@@ -89,8 +89,8 @@ async fn wait_for_condition_reason(client: &Client, reason: &str) -> String {
 async fn an_endpoint_slice_with_names_does_not_send_aggregated_requests_to_this_host() {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
-    let extension = Extension::start("wardle.default.svc", None, |_| {
-        ExtensionReply::Json(200, json!({"kind": "APIResourceList"}))
+    let extension = AggregatedServer::start("wardle.default.svc", None, |_| {
+        AggregatedReply::Json(200, json!({"kind": "APIResourceList"}))
     })
     .await
     .unwrap();

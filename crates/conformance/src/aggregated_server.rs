@@ -15,18 +15,15 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rcgen::CertificateParams;
+use rustls::ServerConfig;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use crate::serving_identity::{AnyError, ServingIdentity};
 use crate::{Client, Problem, Result, accepts, eventually};
 
 /// The longest wait until a registered server is available.
@@ -68,12 +65,12 @@ impl Received {
 
 /// The answer to a request.
 #[derive(Clone, Debug)]
-pub enum ExtensionReply {
+pub enum AggregatedReply {
     /// Answers with this code and JSON.
     Json(u16, Value),
     /// Answers with code, content type, further headers and body.
     Raw(u16, &'static str, Vec<(&'static str, &'static str)>, String),
-    /// Streams the bytes passed to [`Extension::feed`] until [`Extension::finish`].
+    /// Streams the bytes passed to [`AggregatedServer::feed`] until [`AggregatedServer::finish`].
     Stream,
     /// Switches to another protocol, in which it echoes every byte.
     Echo(&'static str),
@@ -83,7 +80,7 @@ pub enum ExtensionReply {
     Hang,
 }
 
-type Behaviour = Arc<dyn Fn(&Received) -> ExtensionReply + Send + Sync>;
+type Behaviour = Arc<dyn Fn(&Received) -> AggregatedReply + Send + Sync>;
 
 #[derive(Default)]
 struct Shared {
@@ -92,7 +89,7 @@ struct Shared {
 }
 
 /// A running API server, ended when dropped.
-pub struct Extension {
+pub struct AggregatedServer {
     /// The port; the server listens on all addresses.
     pub port: u16,
     /// The CA bundle for its certificate, in base64 as in an `APIService`.
@@ -101,13 +98,13 @@ pub struct Extension {
     serving: JoinHandle<()>,
 }
 
-impl Extension {
+impl AggregatedServer {
     /// Starts a server with a certificate for `name` (`SERVICE.NAMESPACE.svc`). With `proxies` (PEM), the handshake requires a
     /// client certificate of these authorities.
     pub async fn start(
         name: &str,
         proxies: Option<&str>,
-        behaviour: impl Fn(&Received) -> ExtensionReply + Send + Sync + 'static,
+        behaviour: impl Fn(&Received) -> AggregatedReply + Send + Sync + 'static,
     ) -> Result<Self> {
         let (config, ca_pem) = identity(name, proxies).map_err(|e| Problem::at("a certificate", e))?;
         let listener = TcpListener::bind("0.0.0.0:0").await.map_err(|e| Problem::at("a port", e))?;
@@ -132,7 +129,7 @@ impl Extension {
                 });
             }
         });
-        Ok(Extension { port, ca_bundle: BASE64_STANDARD.encode(ca_pem), shared, serving })
+        Ok(AggregatedServer { port, ca_bundle: BASE64_STANDARD.encode(ca_pem), shared, serving })
     }
 
     /// The requests received so far.
@@ -185,15 +182,15 @@ impl Extension {
     }
 }
 
-impl Drop for Extension {
+impl Drop for AggregatedServer {
     fn drop(&mut self) {
         self.serving.abort();
     }
 }
 
-impl std::fmt::Debug for Extension {
+impl std::fmt::Debug for AggregatedServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Extension({})", self.port)
+        write!(f, "AggregatedServer({})", self.port)
     }
 }
 
@@ -201,7 +198,7 @@ async fn answer(
     mut request: Request<Incoming>,
     shared: Arc<Shared>,
     behaviour: Behaviour,
-) -> std::result::Result<Response<Sent>, Infallible> {
+) -> std::result::Result<Response<ServedBody>, Infallible> {
     let upgrade = hyper::upgrade::on(&mut request);
     let (parts, mut body) = request.into_parts();
     let (mut length, mut bytes, mut trailers) = (0, Vec::new(), HeaderMap::new());
@@ -220,17 +217,17 @@ async fn answer(
         body: serde_json::from_slice(&bytes).unwrap_or_default(),
     };
     shared.received.lock().unwrap_or_else(PoisonError::into_inner).push(received.clone());
-    let full = |text: String| Sent::All(Some(text.into()));
+    let full = |text: String| ServedBody::All(Some(text.into()));
     let mut response = Response::new(full(String::new()));
     let json = http::HeaderValue::from_static("application/json");
     match behaviour(&received) {
-        ExtensionReply::Hang => std::future::pending().await,
-        ExtensionReply::Json(code, value) => {
+        AggregatedReply::Hang => std::future::pending().await,
+        AggregatedReply::Json(code, value) => {
             *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
             response.headers_mut().insert("content-type", json);
             *response.body_mut() = full(value.to_string());
         }
-        ExtensionReply::Raw(code, kind, headers, text) => {
+        AggregatedReply::Raw(code, kind, headers, text) => {
             *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
             response.headers_mut().insert("content-type", http::HeaderValue::from_static(kind));
             for (name, value) in headers {
@@ -239,16 +236,16 @@ async fn answer(
             }
             *response.body_mut() = full(text);
         }
-        does @ (ExtensionReply::Stream | ExtensionReply::StreamOf(_)) => {
+        does @ (AggregatedReply::Stream | AggregatedReply::StreamOf(_)) => {
             let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
             shared.streams.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
             response.headers_mut().insert("content-type", json);
-            if let ExtensionReply::StreamOf(length) = does {
+            if let AggregatedReply::StreamOf(length) = does {
                 response.headers_mut().insert("content-length", http::HeaderValue::from_static(length));
             }
-            *response.body_mut() = Sent::Stream(receiver);
+            *response.body_mut() = ServedBody::Stream(receiver);
         }
-        ExtensionReply::Echo(protocol) => {
+        AggregatedReply::Echo(protocol) => {
             *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
             response.headers_mut().insert("connection", http::HeaderValue::from_static("Upgrade"));
             response.headers_mut().insert("upgrade", http::HeaderValue::from_static(protocol));
@@ -263,12 +260,12 @@ async fn answer(
 }
 
 /// The HTTP response for a reply.
-enum Sent {
+enum ServedBody {
     All(Option<Bytes>),
     Stream(mpsc::UnboundedReceiver<Bytes>),
 }
 
-impl Body for Sent {
+impl Body for ServedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -277,8 +274,8 @@ impl Body for Sent {
         cx: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            Sent::All(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Sent::Stream(receiver) => {
+            ServedBody::All(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            ServedBody::Stream(receiver) => {
                 receiver.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
         }
@@ -286,32 +283,8 @@ impl Body for Sent {
 }
 
 /// The TLS configuration and the PEM of its CA.
-fn identity(
-    name: &str,
-    proxies: Option<&str>,
-) -> std::result::Result<(ServerConfig, String), Box<dyn std::error::Error + Send + Sync>> {
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
-    let key = KeyPair::generate()?;
-    let leaf = CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, &authority)?;
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder =
-        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-    let builder = match proxies {
-        None => builder.with_no_client_auth(),
-        Some(pem) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-                roots.add(certificate?)?;
-            }
-            builder.with_client_cert_verifier(
-                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?,
-            )
-        }
-    };
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let mut config = builder.with_single_cert(vec![leaf.der().clone()], key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok((config, authority.pem()))
+fn identity(name: &str, proxies: Option<&str>) -> std::result::Result<(ServerConfig, String), AnyError> {
+    let identity = ServingIdentity::signed(&CertificateParams::new(vec![name.to_owned()])?)?;
+    let ca_pem = identity.ca_pem.clone();
+    Ok((identity.tls_config(&["h2", "http/1.1"], proxies)?, ca_pem))
 }

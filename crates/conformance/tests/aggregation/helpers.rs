@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conformance::extension::{Extension, ExtensionReply, Received};
+use conformance::aggregated_server::{AggregatedReply, AggregatedServer, Received};
 use conformance::{Client, Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
 
@@ -26,12 +26,12 @@ pub(crate) fn fischers() -> Value {
 }
 
 /// Answers of a server that has only unaggregated discovery.
-pub(crate) fn wardle(received: &Received) -> ExtensionReply {
+pub(crate) fn without_aggregated_discovery(received: &Received) -> AggregatedReply {
     match (received.path(), received.target.contains("watch=")) {
-        (ROOT, _) => ExtensionReply::Json(200, resource_list()),
-        (FISCHERS, true) => ExtensionReply::Stream,
-        (FISCHERS, false) => ExtensionReply::Json(200, fischers()),
-        _ => ExtensionReply::Json(
+        (ROOT, _) => AggregatedReply::Json(200, resource_list()),
+        (FISCHERS, true) => AggregatedReply::Stream,
+        (FISCHERS, false) => AggregatedReply::Json(200, fischers()),
+        _ => AggregatedReply::Json(
             404,
             json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}),
         ),
@@ -39,16 +39,16 @@ pub(crate) fn wardle(received: &Received) -> ExtensionReply {
 }
 
 /// Answers of a server with aggregated discovery and OpenAPI v3.
-pub(crate) fn modern(received: &Received) -> ExtensionReply {
+pub(crate) fn with_aggregated_discovery(received: &Received) -> AggregatedReply {
     match received.path() {
         "/apis" => {
             let verbs = ["get", "list", "watch", "create"];
             let resource = json!({"resource": "fischers", "responseKind": {"group": "", "version": "", "kind": "Fischer"}, "scope": "Cluster", "singularResource": "fischer", "verbs": verbs, "shortNames": ["fi"]});
             let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": [
                 {"metadata": {"name": GROUP}, "versions": [{"version": "v1alpha1", "freshness": "Current", "resources": [resource]}]}]});
-            ExtensionReply::Raw(200, AGGREGATED, Vec::new(), list.to_string())
+            AggregatedReply::Raw(200, AGGREGATED, Vec::new(), list.to_string())
         }
-        "/openapi/v3" => ExtensionReply::Json(
+        "/openapi/v3" => AggregatedReply::Json(
             200,
             json!({"paths": {
                 "apis/wardle.example.com/v1alpha1": {"serverRelativeURL": "/openapi/v3/apis/wardle.example.com/v1alpha1?hash=1"},
@@ -58,12 +58,12 @@ pub(crate) fn modern(received: &Received) -> ExtensionReply {
             }}),
         ),
         "/openapi/v3/apis/wardle.example.com" => {
-            ExtensionReply::Json(200, json!({"openapi": "3.0.0", "info": {"title": "the group"}}))
+            AggregatedReply::Json(200, json!({"openapi": "3.0.0", "info": {"title": "the group"}}))
         }
         "/openapi/v3/apis/wardle.example.com/v1alpha1" => {
-            ExtensionReply::Json(200, json!({"openapi": "3.0.0", "info": {"title": "wardle"}}))
+            AggregatedReply::Json(200, json!({"openapi": "3.0.0", "info": {"title": "wardle"}}))
         }
-        "/openapi/v2" => ExtensionReply::Json(
+        "/openapi/v2" => AggregatedReply::Json(
             200,
             json!({"swagger": "2.0", "info": {}, "paths": {
                 "/apis/wardle.example.com/v1alpha1/fischers": {"get": {"responses": {"200": {"schema": {"$ref": "#/definitions/com.example.Fischer"}}}}},
@@ -74,7 +74,7 @@ pub(crate) fn modern(received: &Received) -> ExtensionReply {
                 "unused": {"type": "object"},
             }}),
         ),
-        _ => wardle(received),
+        _ => without_aggregated_discovery(received),
     }
 }
 
@@ -98,7 +98,7 @@ pub(crate) async fn proxies(client: &Client) -> String {
 }
 
 /// Waits until the condition of an APIService has this reason.
-pub(crate) async fn says(client: &Client, name: &str, status: &str, reason: &str) -> Value {
+pub(crate) async fn wait_for_condition(client: &Client, name: &str, status: &str, reason: &str) -> Value {
     eventually(PATIENCE, async || {
         let service = accepts(client.get(&format!("{SERVICES}/{name}")).await)?;
         let condition = service["status"]["conditions"][0].clone();
@@ -113,15 +113,15 @@ pub(crate) async fn says(client: &Client, name: &str, status: &str, reason: &str
 }
 
 /// Starts both servers with default configuration.
-pub(crate) async fn behind(
-    does: impl Fn(&Received) -> ExtensionReply + Send + Sync + 'static,
-) -> (Server, Client, Extension) {
+pub(crate) async fn start_both(
+    reply: impl Fn(&Received) -> AggregatedReply + Send + Sync + 'static,
+) -> (Server, Client, AggregatedServer) {
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
     let authority = proxies(&client).await;
-    let extension = Extension::start("wardle.default.svc", Some(&authority), does).await.unwrap();
+    let extension = AggregatedServer::start("wardle.default.svc", Some(&authority), reply).await.unwrap();
     create_service(&client).await;
     accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
-    says(&client, NAME, "True", "Passed").await;
+    wait_for_condition(&client, NAME, "True", "Passed").await;
     (server, client, extension)
 }
