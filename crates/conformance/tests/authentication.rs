@@ -23,20 +23,20 @@ const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const PUBLISHED: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
 /// A certificate authority for tests.
-struct Authority {
+struct TestAuthority {
     params: CertificateParams,
     key: KeyPair,
     pem: String,
 }
 
-impl Authority {
+impl TestAuthority {
     fn new(name: &str) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let pem = params.self_signed(&key).unwrap().pem();
-        Authority { params, key, pem }
+        TestAuthority { params, key, pem }
     }
 
     fn issue(
@@ -106,7 +106,7 @@ async fn metric(client: &Client, series: &str) -> u64 {
 #[tokio::test]
 async fn a_client_certificate_authenticates_if_its_ca_is_known() {
     let folder = TempDir::new().unwrap();
-    let (known, stranger) = (Authority::new("known"), Authority::new("stranger"));
+    let (known, stranger) = (TestAuthority::new("known"), TestAuthority::new("stranger"));
     let (_, flag) = file(&folder, "client-ca-file", "ca.crt", &known.pem);
     let server = Server::serve(&[&flag]).await.unwrap();
     let client = connect(&server, known.client("carol", &["devs"], Some("carol-uid")));
@@ -145,7 +145,7 @@ async fn a_client_certificate_authenticates_if_its_ca_is_known() {
 #[tokio::test]
 async fn a_reloaded_client_ca_applies_to_open_connections_and_an_invalid_file_is_ignored() {
     let folder = TempDir::new().unwrap();
-    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let (old, new) = (TestAuthority::new("old"), TestAuthority::new("new"));
     let (path, flag) = file(&folder, "client-ca-file", "ca.crt", &old.pem);
     let server = Server::serve(&[&flag]).await.unwrap();
     let admin = server.client().unwrap();
@@ -185,7 +185,7 @@ async fn a_reloaded_client_ca_applies_to_open_connections_and_an_invalid_file_is
 #[tokio::test]
 async fn swapping_a_symbolic_link_reloads_the_file() {
     let folder = TempDir::new().unwrap();
-    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let (old, new) = (TestAuthority::new("old"), TestAuthority::new("new"));
     // The layout of config map volumes: file → ..data/file, ..data → a folder.
     for (name, authority) in [("one", &old), ("two", &new)] {
         write_private(&folder.path().join(name).join("ca.crt"), &authority.pem).unwrap();
@@ -234,14 +234,14 @@ async fn a_token_file_is_reloaded_and_an_invalid_one_is_ignored() {
 #[tokio::test]
 async fn a_new_serving_certificate_is_used_for_new_connections() {
     let folder = TempDir::new().unwrap();
-    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let (old, new) = (TestAuthority::new("old"), TestAuthority::new("new"));
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, "server");
     let (cert, key) = old.issue(&subject, ExtendedKeyUsagePurpose::ServerAuth, &["127.0.0.1"]);
     let (cert_path, cert_flag) = file(&folder, "tls-cert-file", "tls.crt", &cert);
     let (key_path, key_flag) = file(&folder, "tls-private-key-file", "tls.key", &key);
     let server = Server::serve(&[&cert_flag, &key_flag]).await.unwrap();
-    let trusting = |authority: &Authority| {
+    let trusting = |authority: &TestAuthority| {
         let trust = Trust::Authorities(authority.pem.clone().into_bytes());
         Client::new(&server.url, trust, Credentials::Token("admintoken".into())).unwrap()
     };
@@ -258,7 +258,7 @@ async fn a_new_serving_certificate_is_used_for_new_connections() {
 #[tokio::test]
 async fn identity_headers_are_accepted_only_from_front_proxies() {
     let folder = TempDir::new().unwrap();
-    let (clients, proxies) = (Authority::new("clients"), Authority::new("proxies"));
+    let (clients, proxies) = (TestAuthority::new("clients"), TestAuthority::new("proxies"));
     let (_, client_flag) = file(&folder, "client-ca-file", "ca.crt", &clients.pem);
     let (_, proxy_flag) = file(&folder, "requestheader-client-ca-file", "proxy-ca.crt", &proxies.pem);
     let server = Server::serve(&[
@@ -311,7 +311,7 @@ async fn identity_headers_are_accepted_only_from_front_proxies() {
 #[tokio::test]
 async fn a_front_proxy_ca_that_overlaps_the_client_ca_stops_the_start() {
     let folder = TempDir::new().unwrap();
-    let authority = Authority::new("both");
+    let authority = TestAuthority::new("both");
     let (_, client_flag) = file(&folder, "client-ca-file", "ca.crt", &authority.pem);
     let (_, proxy_flag) = file(&folder, "requestheader-client-ca-file", "proxy.crt", &authority.pem);
     let data = format!("--data-dir={}", folder.path().join("data").display());
@@ -327,17 +327,17 @@ async fn a_front_proxy_ca_that_overlaps_the_client_ca_stops_the_start() {
 #[tokio::test]
 async fn a_front_proxy_ca_that_overlaps_the_client_ca_is_ignored_on_reload() {
     let folder = TempDir::new().unwrap();
-    let (clients, proxies) = (Authority::new("clients"), Authority::new("proxies"));
+    let (clients, proxies) = (TestAuthority::new("clients"), TestAuthority::new("proxies"));
     let (path, client_flag) = file(&folder, "client-ca-file", "ca.crt", &clients.pem);
     let (_, proxy_flag) = file(&folder, "requestheader-client-ca-file", "proxy.crt", &proxies.pem);
     let header = "--requestheader-username-headers=X-Remote-User";
     // An empty list of names allows any name, as a missing one does.
     let anybody = "--requestheader-allowed-names=";
     let server = Server::serve(&[&client_flag, &proxy_flag, header, anybody]).await.unwrap();
-    let of = |authority: &Authority| connect(&server, authority.client("alice", &[], None));
+    let of = |authority: &TestAuthority| connect(&server, authority.client("alice", &[], None));
     whoami(&of(&clients), &[]).await.unwrap();
     // With both CAs in the client CA file, the file is rejected, so a third CA in it is unknown too.
-    let third = Authority::new("third");
+    let third = TestAuthority::new("third");
     replace(&path, &format!("{}{}{}", clients.pem, proxies.pem, third.pem));
     eventually(SOON, async || {
         let said = server.log();

@@ -114,10 +114,10 @@ async fn wait_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 async fn an_operator_reconciles_until_its_objects_and_crd_are_deleted() {
     let server = Server::up().await.unwrap();
     let client = client(&server).await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    definitions.create(&PostParams::default(), &crd()).await.unwrap();
-    wait_until("the definition is established", async || {
-        let status = definitions.get("greetings.example.com").await.unwrap().status.unwrap_or_default();
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    crds.create(&PostParams::default(), &crd()).await.unwrap();
+    wait_until("the CRD is established", async || {
+        let status = crds.get("greetings.example.com").await.unwrap().status.unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default();
         conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True")
     })
@@ -167,11 +167,9 @@ async fn an_operator_reconciles_until_its_objects_and_crd_are_deleted() {
     assert_eq!(maps.get("world").await.unwrap().data.unwrap()["said"], "good night, world");
 
     // Deleting the CRD deletes its objects, which wait for the operator's finalizer.
-    definitions.delete("greetings.example.com", &DeleteParams::default()).await.unwrap();
-    wait_until("the definition is gone", async || {
-        definitions.get_opt("greetings.example.com").await.unwrap().is_none()
-    })
-    .await;
+    crds.delete("greetings.example.com", &DeleteParams::default()).await.unwrap();
+    wait_until("the CRD is gone", async || crds.get_opt("greetings.example.com").await.unwrap().is_none())
+        .await;
     assert!(maps.get_opt("world").await.unwrap().is_none(), "the operator cleaned up");
     let error = greetings.list(&ListParams::default()).await.unwrap_err();
     assert!(matches!(error, kube::Error::Api(status) if status.code == 404));

@@ -280,7 +280,7 @@ async fn a_type_error_in_a_policy_is_reported_in_its_status() {
         if policy["status"]["observedGeneration"] == policy["metadata"]["generation"] {
             Ok(policy["status"].clone())
         } else {
-            Err(Problem::new("nobody has looked yet"))
+            Err(Problem::new("the status is not written yet"))
         }
     })
     .await

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A webhook authorizer of a configuration.
-pub(crate) struct Webhook<'a> {
+pub(crate) struct AuthorizerWebhook<'a> {
     pub(crate) name: &'a str,
     pub(crate) hook: &'a Hook,
     pub(crate) policy: &'a str,
@@ -17,9 +17,9 @@ pub(crate) struct Webhook<'a> {
     pub(crate) conditions: &'a [&'a str],
 }
 
-impl<'a> Webhook<'a> {
+impl<'a> AuthorizerWebhook<'a> {
     pub(crate) fn new(name: &'a str, hook: &'a Hook) -> Self {
-        Webhook { name, hook, policy: "NoOpinion", fields: &[], conditions: &[] }
+        AuthorizerWebhook { name, hook, policy: "NoOpinion", fields: &[], conditions: &[] }
     }
 }
 
@@ -45,12 +45,12 @@ impl Files {
     }
 
     /// Writes a configuration with these webhooks followed by RBAC, and their kubeconfigs.
-    pub(crate) fn configuration(&self, webhooks: &[Webhook<'_>]) -> String {
+    pub(crate) fn configuration(&self, webhooks: &[AuthorizerWebhook<'_>]) -> String {
         let mut text =
             "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
                 .to_owned();
         for webhook in webhooks {
-            let Webhook { name, hook, policy, fields, conditions } = webhook;
+            let AuthorizerWebhook { name, hook, policy, fields, conditions } = webhook;
             self.put(&format!("{name}.kubeconfig"), &hook.kubeconfig(&format!("/{name}"), "hook-token"));
             let kubeconfig = self.path(&format!("{name}.kubeconfig"));
             writeln!(text, "- type: Webhook\n  name: {name}\n  webhook:\n    subjectAccessReviewVersion: v1\n    failurePolicy: {policy}").unwrap();
@@ -84,7 +84,7 @@ impl Files {
     }
 
     /// Starts a server with these webhooks followed by RBAC.
-    pub(crate) async fn serve_with(&self, webhooks: &[Webhook<'_>]) -> Server {
+    pub(crate) async fn serve_with(&self, webhooks: &[AuthorizerWebhook<'_>]) -> Server {
         self.put("authz.yaml", &self.configuration(webhooks));
         self.serve().await
     }

@@ -7,13 +7,15 @@ use conformance::{Hook, HookReply, Server, accepts, rejects};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::chain::{Files, Webhook, always, by_user, metrics, review, status};
+use super::chain::{AuthorizerWebhook, Files, always, by_user, metrics, review, status};
 
 #[tokio::test]
 async fn the_first_allow_or_deny_ends_the_chain_and_reasons_of_others_are_joined() {
     let (first, second) = (by_user("first").await, by_user("second").await);
     let files = Files::new();
-    let server = files.serve_with(&[Webhook::new("first", &first), Webhook::new("second", &second)]).await;
+    let server = files
+        .serve_with(&[AuthorizerWebhook::new("first", &first), AuthorizerWebhook::new("second", &second)])
+        .await;
 
     let client = server.client().unwrap();
     accepts(
@@ -74,11 +76,11 @@ async fn match_conditions_skip_webhooks_and_their_errors_follow_the_failure_poli
         ["has(request.resourceAttributes)", "request.resourceAttributes.namespace == 'kube-system'"];
     let server = files
         .serve_with(&[
-            Webhook { conditions: &conditions, ..Webhook::new("lenient", &lenient) },
-            Webhook {
+            AuthorizerWebhook { conditions: &conditions, ..AuthorizerWebhook::new("lenient", &lenient) },
+            AuthorizerWebhook {
                 policy: "Deny",
                 conditions: &["request.nonResourceAttributes.path != ''", "request.user != 'zed'"],
-                ..Webhook::new("strict", &strict)
+                ..AuthorizerWebhook::new("strict", &strict)
             },
         ])
         .await;
@@ -156,14 +158,14 @@ async fn webhooks_that_time_out_or_answer_wrongly_follow_the_failure_policy() {
         let conditions: Vec<String> =
             bad.iter().map(|(name, ..)| format!("request.user == '{name}'")).collect();
         let conditions: Vec<[&str; 1]> = conditions.iter().map(|c| [c.as_str()]).collect();
-        let webhooks: Vec<Webhook<'_>> = bad
+        let webhooks: Vec<AuthorizerWebhook<'_>> = bad
             .iter()
             .zip(&conditions)
-            .map(|((name, hook, _), conditions)| Webhook {
+            .map(|((name, hook, _), conditions)| AuthorizerWebhook {
                 policy,
                 conditions,
                 fields: &["timeout: 300ms"],
-                ..Webhook::new(name, hook)
+                ..AuthorizerWebhook::new(name, hook)
             })
             .collect();
         let server = files.serve_with(&webhooks).await;
@@ -190,7 +192,7 @@ async fn webhooks_that_time_out_or_answer_wrongly_follow_the_failure_policy() {
         always(HookReply::Json(200, json!({"status": {"allowed": true, "denied": true, "reason": "both"}})))
             .await;
     let files = Files::new();
-    let server = files.serve_with(&[Webhook::new("liar", &liar)]).await;
+    let server = files.serve_with(&[AuthorizerWebhook::new("liar", &liar)]).await;
     assert_eq!(
         review(&server, "bob", "default").await,
         json!({"allowed": false, "denied": true, "reason": "both", "evaluationError": "webhook subject access review returned both allow and deny response"})
@@ -216,7 +218,7 @@ async fn transient_errors_are_retried() {
     .await
     .unwrap();
     let files = Files::new();
-    let server = files.serve_with(&[Webhook::new("flaky", &flaky)]).await;
+    let server = files.serve_with(&[AuthorizerWebhook::new("flaky", &flaky)]).await;
     assert_eq!(review(&server, "bob", "default").await["allowed"], true);
     assert_eq!(flaky.take().len(), 3);
     assert_eq!(
@@ -240,14 +242,14 @@ async fn answers_are_cached_by_all_attributes_for_the_configured_time() {
     let files = Files::new();
     let server = files
         .serve_with(&[
-            Webhook {
+            AuthorizerWebhook {
                 conditions: &["request.resourceAttributes.namespace != 'fresh'"],
-                ..Webhook::new("cached", &cached)
+                ..AuthorizerWebhook::new("cached", &cached)
             },
-            Webhook {
+            AuthorizerWebhook {
                 conditions: &["request.resourceAttributes.namespace == 'fresh'"],
                 fields: &["authorizedTTL: 50ms", "cacheUnauthorizedRequests: false"],
-                ..Webhook::new("fresh", &fresh)
+                ..AuthorizerWebhook::new("fresh", &fresh)
             },
         ])
         .await;
@@ -294,7 +296,12 @@ async fn identical_concurrent_reviews_share_one_webhook_call() {
     .unwrap();
     let files = Files::new();
     let server = Arc::new(
-        files.serve_with(&[Webhook { fields: &["timeout: 30s"], ..Webhook::new("slow", &slow) }]).await,
+        files
+            .serve_with(&[AuthorizerWebhook {
+                fields: &["timeout: 30s"],
+                ..AuthorizerWebhook::new("slow", &slow)
+            }])
+            .await,
     );
     let asking: Vec<_> = (0..20)
         .map(|_| {
@@ -328,7 +335,7 @@ async fn sixty_four_requests_that_wait_for_a_webhook_delay_no_others() {
     .await
     .unwrap();
     let files = Files::new();
-    let webhook = Webhook { fields: &["timeout: 30s"], ..Webhook::new("slow", &slow) };
+    let webhook = AuthorizerWebhook { fields: &["timeout: 30s"], ..AuthorizerWebhook::new("slow", &slow) };
     files.put("authz.yaml", &files.configuration(&[webhook]));
     let flag = format!("--authorization-config={}", files.path("authz.yaml").display());
     // Two worker threads, whatever the number of processors.
@@ -358,7 +365,7 @@ async fn sixty_four_requests_that_wait_for_a_webhook_delay_no_others() {
 async fn impersonation_authorizes_user_groups_uid_and_extra() {
     let hook = by_user("hook").await;
     let files = Files::new();
-    let server = files.serve_with(&[Webhook::new("hook", &hook)]).await;
+    let server = files.serve_with(&[AuthorizerWebhook::new("hook", &hook)]).await;
     let alice = server.client().unwrap().as_token(Some("alicetoken"));
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let headers = [

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conformance::{Problem, Server, eventually};
 
-use super::chain::{Files, Webhook, by_user, metrics, review};
+use super::chain::{AuthorizerWebhook, Files, by_user, metrics, review};
 
 const TIME: Duration = Duration::from_secs(20);
 const RELOADS: &str = "apiserver_authorization_config_controller_automatic_reloads_total";
@@ -44,7 +44,7 @@ async fn a_replaced_file_is_loaded_and_an_invalid_one_leaves_the_old_chain() {
     let server = files.serve().await;
     wait_for_decision_about_alice(&server, false).await;
 
-    let with_hook = files.configuration(&[Webhook::new("hook", &hook)]);
+    let with_hook = files.configuration(&[AuthorizerWebhook::new("hook", &hook)]);
     files.put("authz.yaml", &with_hook);
     wait_for_decision_about_alice(&server, true).await;
     wait_for_reload_count(&server, "success", 1).await;
@@ -83,7 +83,7 @@ async fn a_replaced_file_is_loaded_and_an_invalid_one_leaves_the_old_chain() {
 async fn a_missing_file_leaves_the_chain_and_is_loaded_when_it_returns() {
     let hook = by_user("hook").await;
     let files = Files::new();
-    let server = files.serve_with(&[Webhook::new("hook", &hook)]).await;
+    let server = files.serve_with(&[AuthorizerWebhook::new("hook", &hook)]).await;
     std::fs::remove_file(files.path("authz.yaml")).unwrap();
     wait_for_reload_count(&server, "failure", 1).await;
     assert_eq!(review(&server, "alice", "default").await["allowed"], true);
@@ -96,7 +96,7 @@ async fn a_symbolic_link_swapped_as_in_config_map_volumes_is_noticed() {
     let hook = by_user("hook").await;
     let files = Files::new();
     for (version, text) in
-        [("v1", files.configuration(&[Webhook::new("hook", &hook)])), ("v2", RBAC.to_owned())]
+        [("v1", files.configuration(&[AuthorizerWebhook::new("hook", &hook)])), ("v2", RBAC.to_owned())]
     {
         std::fs::create_dir(files.path(version)).unwrap();
         std::fs::write(files.path(version).join("authz.yaml"), text).unwrap();
@@ -120,7 +120,7 @@ async fn a_symbolic_link_swapped_as_in_config_map_volumes_is_noticed() {
 async fn the_kubeconfig_of_a_webhook_is_reloaded() {
     let (old, new) = (by_user("old").await, by_user("new").await);
     let files = Files::new();
-    let server = files.serve_with(&[Webhook::new("hook", &old)]).await;
+    let server = files.serve_with(&[AuthorizerWebhook::new("hook", &old)]).await;
     assert_eq!(review(&server, "alice", "default").await["reason"], "old likes alice");
     files.put("hook.kubeconfig", "nonsense: [");
     wait_for_reload_count(&server, "failure", 1).await;
@@ -157,7 +157,7 @@ async fn wait_until_failure_is_cleared(server: &Server) {
 async fn restoring_the_valid_content_clears_the_failure() {
     let hook = by_user("hook").await;
     let files = Files::new();
-    let server = files.serve_with(&[Webhook::new("hook", &hook)]).await;
+    let server = files.serve_with(&[AuthorizerWebhook::new("hook", &hook)]).await;
     let good = std::fs::read_to_string(files.path("authz.yaml")).unwrap();
     let kubeconfig = std::fs::read_to_string(files.path("hook.kubeconfig")).unwrap();
 
@@ -209,7 +209,7 @@ async fn kubeconfigs_of_the_active_chain_are_reloaded_even_if_the_file_is_invali
     let (old, new, next, last) =
         (by_user("old").await, by_user("new").await, by_user("next").await, by_user("last").await);
     let files = Files::new();
-    let server = files.serve_with(&[Webhook::new("hook", &old)]).await;
+    let server = files.serve_with(&[AuthorizerWebhook::new("hook", &old)]).await;
     let first = std::fs::read_to_string(files.path("authz.yaml")).unwrap();
     wait_for_decision_of_webhook(&server, "old").await;
 
@@ -254,12 +254,12 @@ async fn requests_get_right_decisions_while_the_chain_is_swapped() {
     let files = Files::new();
     // All of these chains give the same decisions about Alice, Bob and Carol.
     let chains = [
-        files.configuration(&[Webhook::new("one", &one), Webhook::new("two", &two)]),
-        files.configuration(&[Webhook::new("two", &two), Webhook::new("one", &one)]),
-        files.configuration(&[Webhook {
+        files.configuration(&[AuthorizerWebhook::new("one", &one), AuthorizerWebhook::new("two", &two)]),
+        files.configuration(&[AuthorizerWebhook::new("two", &two), AuthorizerWebhook::new("one", &one)]),
+        files.configuration(&[AuthorizerWebhook {
             policy: "Deny",
             conditions: &["request.user != 'nobody'"],
-            ..Webhook::new("one", &one)
+            ..AuthorizerWebhook::new("one", &one)
         }]),
     ];
     files.put("authz.yaml", &chains[0]);

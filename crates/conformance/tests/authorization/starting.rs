@@ -5,7 +5,7 @@ use std::time::Duration;
 use conformance::accepts;
 use conformance::server::run_to_end;
 
-use super::chain::{Files, Webhook, by_user, metrics, review};
+use super::chain::{AuthorizerWebhook, Files, by_user, metrics, review};
 
 const MANY_WRONG: &str = "apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
@@ -106,7 +106,8 @@ async fn abac_without_a_policy_file_is_rejected_with_the_name_of_its_flag() {
 async fn a_ttl_of_zero_in_the_file_is_the_default_and_is_warned_about() {
     let hook = by_user("hook").await;
     let files = Files::new();
-    let webhook = Webhook { fields: &["authorizedTTL: 0s"], ..Webhook::new("hook", &hook) };
+    let webhook =
+        AuthorizerWebhook { fields: &["authorizedTTL: 0s"], ..AuthorizerWebhook::new("hook", &hook) };
     let server = files.serve_with(&[webhook]).await;
     for _ in 0..3 {
         assert_eq!(review(&server, "alice", "default").await["allowed"], true);
@@ -123,9 +124,9 @@ async fn a_ttl_of_zero_in_the_file_is_the_default_and_is_warned_about() {
     };
     let said = check().await;
     assert!(said.contains("warning: ") && said.contains(words), "{said}");
-    let off = Webhook {
+    let off = AuthorizerWebhook {
         fields: &["authorizedTTL: 0s", "cacheAuthorizedRequests: false"],
-        ..Webhook::new("hook", &hook)
+        ..AuthorizerWebhook::new("hook", &hook)
     };
     files.put("authz.yaml", &files.configuration(&[off]));
     assert!(!check().await.contains("warning: "));
@@ -137,7 +138,7 @@ async fn authorizer_names_are_optional_in_v1alpha1_and_required_in_v1() {
     let hook = by_user("hook").await;
     let files = Files::new();
     let unnamed = files
-        .configuration(&[Webhook::new("hook", &hook)])
+        .configuration(&[AuthorizerWebhook::new("hook", &hook)])
         .replace("  name: hook\n", "")
         .replace("- type: RBAC\n  name: rbac\n", "- type: Node\n- type: RBAC\n");
     files.put("authz.yaml", &unnamed);
@@ -205,7 +206,7 @@ async fn the_example_of_kep_3221_loads_and_decides() {
     let hook = by_user("hook").await;
     let files = Files::new();
     let configuration = files
-        .configuration(&[Webhook {
+        .configuration(&[AuthorizerWebhook {
             policy: "Deny",
             fields: &["timeout: 3s", "authorizedTTL: 30s", "unauthorizedTTL: 30s"],
             conditions: &[
@@ -213,7 +214,7 @@ async fn the_example_of_kep_3221_loads_and_decides() {
                 "request.resourceAttributes.namespace == 'kube-system'",
                 "!('system:serviceaccounts:kube-system' in request.groups)",
             ],
-            ..Webhook::new("super-important-kube-system-authorizer", &hook)
+            ..AuthorizerWebhook::new("super-important-kube-system-authorizer", &hook)
         }])
         .replace("- type: RBAC", "- type: Node\n  name: node\n- type: RBAC")
         .replace("/v1\nkind", "/v1alpha1\nkind");

@@ -97,7 +97,7 @@ applied = apply("mine", {"ports": [{"name": "https", "port": 443}]})
 assert [port["name"] for port in applied["spec"]["ports"]] == ["http", "https"], applied
 try:
     apply("mine", {"ports": [{"name": "http", "port": 81}]})
-    raise AssertionError("took what is somebody else's")
+    raise AssertionError("the apply took fields of another manager")
 except ApiException as error:
     assert error.status == 409 and '.spec.ports[name=\\"http\\"].port' in error.body, error.body
 applied = apply("mine", {"ports": [{"name": "http", "port": 81}]}, force=True)

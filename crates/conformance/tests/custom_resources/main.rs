@@ -31,9 +31,9 @@ pub(crate) fn crd(group: &str, plural: &str, kind: &str, versions: &Value) -> Va
 }
 
 /// Creates a CRD and waits until it is served.
-pub(crate) async fn define(client: &Client, definition: &Value) {
-    accepts(client.post(CRDS, definition).await).unwrap();
-    let name = definition["metadata"]["name"].as_str().unwrap();
+pub(crate) async fn define(client: &Client, crd: &Value) {
+    accepts(client.post(CRDS, crd).await).unwrap();
+    let name = crd["metadata"]["name"].as_str().unwrap();
     eventually(PATIENCE, async || {
         let stored = accepts(client.get(&format!("{CRDS}/{name}")).await)?;
         if is_established(&stored) {
@@ -46,7 +46,7 @@ pub(crate) async fn define(client: &Client, definition: &Value) {
     .unwrap();
 }
 
-pub(crate) fn is_established(definition: &Value) -> bool {
-    let conditions = definition["status"]["conditions"].as_array().cloned().unwrap_or_default();
+pub(crate) fn is_established(crd: &Value) -> bool {
+    let conditions = crd["status"]["conditions"].as_array().cloned().unwrap_or_default();
     conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
 }

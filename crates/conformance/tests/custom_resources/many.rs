@@ -21,7 +21,7 @@ async fn create_crds(client: &Client, from: usize, to: usize) {
     eventually(PATIENCE, async || {
         let listed = accepts(client.get(CRDS).await)?;
         let items = listed["items"].as_array().cloned().unwrap_or_default();
-        let established = items.iter().filter(|definition| is_established(definition)).count();
+        let established = items.iter().filter(|crd| is_established(crd)).count();
         if established == to {
             Ok(())
         } else {

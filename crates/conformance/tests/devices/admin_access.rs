@@ -4,7 +4,7 @@ use conformance::{Server, accepts, rejects};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::setting::{REFUSED, V1, claim, label, template};
+use crate::helpers::{REFUSED, V1, claim, label, template};
 
 #[tokio::test]
 async fn admin_access_is_allowed_only_in_labelled_namespaces() {

@@ -5,7 +5,9 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::setting::{PODS, SOON, V1, claim, claim_refused, label, node, placed, pod, template};
+use crate::helpers::{
+    PODS, SOON, V1, claim, label, node, pod, template, wait_for_node, wait_for_refused_claim,
+};
 
 #[tokio::test]
 async fn without_the_gate_new_objects_lose_admin_access_and_stored_ones_are_not_allocated() {
@@ -48,7 +50,7 @@ async fn without_the_gate_new_objects_lose_admin_access_and_stored_ones_are_not_
     .await
     .unwrap();
     assert_eq!(why, "claim default/kept, request r: admin access is requested, but the feature is disabled");
-    let event = claim_refused(&client).await;
+    let event = wait_for_refused_claim(&client).await;
     assert_eq!(
         event["message"],
         "PodResourceClaim gpu: admin access is requested, but the feature is disabled"
@@ -60,6 +62,6 @@ async fn without_the_gate_new_objects_lose_admin_access_and_stored_ones_are_not_
     let server = Server::serve_at(folder.path(), &on).await.unwrap();
     let client = server.client().unwrap();
     for name in ["direct", "made"] {
-        assert_eq!(placed(&client, name).await, Ok("one".to_owned()));
+        assert_eq!(wait_for_node(&client, name).await, Ok("one".to_owned()));
     }
 }

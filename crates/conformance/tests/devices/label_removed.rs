@@ -3,8 +3,8 @@
 use conformance::{Client, Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
 
-use crate::setting::{
-    PODS, REFUSED, SOON, V1, allocation, claim, label, node, placed, pod, request, template,
+use crate::helpers::{
+    PODS, REFUSED, SOON, V1, allocation, claim, label, node, pod, request, template, wait_for_node,
 };
 
 const LABEL: &str = "resource.kubernetes.io/admin-access";
@@ -46,7 +46,7 @@ async fn server_with_a_device_in_use() -> Server {
     let plain = json!({"metadata": {"name": "plain"}, "spec": {"spec": request(false)}});
     accepts(client.post(&format!("{V1}/resourceclaimtemplates"), &plain).await).unwrap();
     accepts(client.post(PODS, &pod("user", &json!({"resourceClaimTemplateName": "plain"}))).await).unwrap();
-    assert_eq!(placed(&client, "user").await, Ok("one".to_owned()));
+    assert_eq!(wait_for_node(&client, "user").await, Ok("one".to_owned()));
     server
 }
 
@@ -87,7 +87,7 @@ async fn a_pod_whose_admin_claim_cannot_be_allocated_reports_it_once() {
     // An allocated claim keeps its devices: a second pod may share it without the label.
     label(&client, json!({LABEL: null})).await;
     accepts(client.post(PODS, &pod("second", &json!({"resourceClaimName": "look"}))).await).unwrap();
-    placed(&client, "second").await.unwrap();
+    wait_for_node(&client, "second").await.unwrap();
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn claim_metrics_count_allocated_claims_and_scheduled_pods_get_an_event() 
     let allocated = "admin_access=\"true\",allocated=\"true\",source=\"\"";
     wait_for_claim_metrics(&[(made, 1), (by_hand, 1), (allocated, 0)]).await;
     accepts(client.post(PODS, &pod("monitor", &json!({"resourceClaimName": "look"}))).await).unwrap();
-    placed(&client, "monitor").await.unwrap();
+    wait_for_node(&client, "monitor").await.unwrap();
     wait_for_claim_metrics(&[(made, 1), (by_hand, 0), (allocated, 1)]).await;
     accepts(client.delete(&format!("{PODS}/user?gracePeriodSeconds=0")).await).unwrap();
     wait_for_claim_metrics(&[(made, 0), (by_hand, 0), (allocated, 1)]).await;

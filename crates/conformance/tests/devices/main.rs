@@ -5,10 +5,10 @@
 mod admin_access;
 mod gate;
 mod guard;
+mod helpers;
 mod label_removed;
 mod pods;
 mod quota;
 mod readiness;
-mod setting;
 mod status;
 mod taints;

@@ -4,8 +4,9 @@ use conformance::{Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::setting::{
-    PODS, REFUSED, SOON, V1, allocation, claim, claim_refused, label, node, placed, pod, request, template,
+use crate::helpers::{
+    PODS, REFUSED, SOON, V1, allocation, claim, label, node, pod, request, template, wait_for_node,
+    wait_for_refused_claim,
 };
 
 #[tokio::test]
@@ -20,7 +21,7 @@ async fn pods_get_claims_devices_and_nodes_and_admin_access_shares_allocated_dev
     let from = |template: &str| json!({"resourceClaimTemplateName": template});
 
     accepts(client.post(PODS, &pod("first", &from("plain"))).await).unwrap();
-    assert_eq!(placed(&client, "first").await, Ok("one".to_owned()));
+    assert_eq!(wait_for_node(&client, "first").await, Ok("one".to_owned()));
     let claim = allocation(&client, "first").await;
     assert_eq!(claim.pointer("/status/allocation/devices/results/0/device"), Some(&json!("gpu-0")));
     assert_eq!(claim.pointer("/status/reservedFor/0/name"), Some(&json!("first")));
@@ -30,20 +31,20 @@ async fn pods_get_claims_devices_and_nodes_and_admin_access_shares_allocated_dev
     // The only device is allocated; the second pod waits and reports why.
     accepts(client.post(PODS, &pod("second", &from("plain"))).await).unwrap();
     assert_eq!(
-        placed(&client, "second").await,
+        wait_for_node(&client, "second").await,
         Err("0/1 nodes are available: 1 cannot allocate all claims.".to_owned())
     );
     // A claim with admin access gets the device anyway, and its result is marked.
     label(&client, json!({"resource.kubernetes.io/admin-access": "true"})).await;
     accepts(client.post(&format!("{V1}/resourceclaimtemplates"), &template("admin")).await).unwrap();
     accepts(client.post(PODS, &pod("monitor", &from("admin"))).await).unwrap();
-    assert_eq!(placed(&client, "monitor").await, Ok("one".to_owned()));
+    assert_eq!(wait_for_node(&client, "monitor").await, Ok("one".to_owned()));
     let claim = allocation(&client, "monitor").await;
     assert_eq!(claim.pointer("/status/allocation/devices/results/0/device"), Some(&json!("gpu-0")));
     assert_eq!(claim.pointer("/status/allocation/devices/results/0/adminAccess"), Some(&json!(true)));
     // The second pod is scheduled to another node.
     node(&client, "two").await;
-    eventually(SOON, async || match placed(&client, "second").await {
+    eventually(SOON, async || match wait_for_node(&client, "second").await {
         Ok(node) if node == "two" => Ok(()),
         other => Err(Problem::new(format!("{other:?}"))),
     })
@@ -61,12 +62,12 @@ async fn pods_get_claims_devices_and_nodes_and_admin_access_shares_allocated_dev
     .await
     .unwrap();
     accepts(client.post(PODS, &pod("third", &from("plain"))).await).unwrap();
-    assert_eq!(placed(&client, "third").await, Ok("one".to_owned()));
+    assert_eq!(wait_for_node(&client, "third").await, Ok("one".to_owned()));
 
     // The label is removed before a template becomes a claim: it is checked again.
     label(&client, json!({"resource.kubernetes.io/admin-access": null})).await;
     accepts(client.post(PODS, &pod("late", &from("admin"))).await).unwrap();
-    let said = claim_refused(&client).await;
+    let said = wait_for_refused_claim(&client).await;
     assert!(said["message"].as_str().unwrap().contains(REFUSED), "{said}");
 }
 
@@ -84,7 +85,7 @@ async fn a_shared_claim_stays_allocated_while_one_of_its_pods_runs() {
     accepts(client.post(&format!("{V1}/resourceclaims"), &claim("shared", false)).await).unwrap();
     for name in ["a", "b"] {
         accepts(client.post(PODS, &pod(name, &json!({"resourceClaimName": "shared"}))).await).unwrap();
-        assert_eq!(placed(&client, name).await, Ok("one".to_owned()));
+        assert_eq!(wait_for_node(&client, name).await, Ok("one".to_owned()));
     }
     let path = format!("{V1}/resourceclaims/shared");
     let reserved = async || -> Result<Vec<String>, Problem> {

@@ -4,7 +4,7 @@ use conformance::{Client, Problem, Server, accepts, eventually};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::setting::{PODS, SOON, V1, node, placed, pod};
+use crate::helpers::{PODS, SOON, V1, node, pod, wait_for_node};
 
 const CLAIM: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c";
 
@@ -98,7 +98,7 @@ async fn an_unused_allocation_that_no_node_can_reach_is_released_for_a_waiting_p
     patch_status(&client, json!({"allocation": {"devices": {"results": results}, "nodeSelector": gone}}))
         .await;
     accepts(client.post(PODS, &pod("web", &json!({"resourceClaimName": "c"}))).await).unwrap();
-    eventually(SOON, async || match placed(&client, "web").await {
+    eventually(SOON, async || match wait_for_node(&client, "web").await {
         Ok(node) if node == "one" => Ok(()),
         other => Err(Problem::new(format!("{other:?}"))),
     })

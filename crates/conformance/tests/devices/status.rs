@@ -4,7 +4,7 @@ use conformance::{Client, Server, accepts, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::setting::{REFUSED, V1, claim};
+use crate::helpers::{REFUSED, V1, claim};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 

@@ -3,7 +3,7 @@
 use conformance::{Server, accepts};
 use serde_json::{Value, json};
 
-use crate::setting::{PODS, V1, allocation, node, placed, pod};
+use crate::helpers::{PODS, V1, allocation, node, pod, wait_for_node};
 
 const RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 
@@ -31,17 +31,17 @@ async fn a_taint_rule_blocks_pods_without_a_toleration_until_it_is_deleted() {
     let from = |template: &str| json!({"resourceClaimTemplateName": template});
     accepts(client.post(PODS, &pod("waits", &from("plain"))).await).unwrap();
     assert_eq!(
-        placed(&client, "waits").await,
+        wait_for_node(&client, "waits").await,
         Err("0/1 nodes are available: 1 cannot allocate all claims.".to_owned())
     );
     accepts(client.post(PODS, &pod("mechanic", &from("tolerant"))).await).unwrap();
-    assert_eq!(placed(&client, "mechanic").await, Ok("one".to_owned()));
+    assert_eq!(wait_for_node(&client, "mechanic").await, Ok("one".to_owned()));
     let claim = allocation(&client, "mechanic").await;
     assert_eq!(claim.pointer("/status/allocation/devices/results/0/tolerations"), Some(&tolerant));
     // Deleting the rule makes the device available, and the other pod is scheduled.
     accepts(client.delete(&format!("{RULES}/maintenance")).await).unwrap();
     accepts(client.delete(&format!("{PODS}/mechanic?gracePeriodSeconds=0")).await).unwrap();
-    conformance::eventually(crate::setting::SOON, async || match placed(&client, "waits").await {
+    conformance::eventually(crate::helpers::SOON, async || match wait_for_node(&client, "waits").await {
         Ok(node) if node == "one" => Ok(()),
         other => Err(conformance::Problem::new(format!("{other:?}"))),
     })

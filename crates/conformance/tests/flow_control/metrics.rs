@@ -12,7 +12,7 @@ const FAMILIES: &str = include_str!("families.txt");
 const PREFIX: &str = "apiserver_flowcontrol_";
 
 #[derive(Default)]
-struct Family {
+struct MetricFamily {
     kind: String,
     labels: BTreeSet<String>,
     bounds: Vec<String>,
@@ -20,7 +20,7 @@ struct Family {
 
 /// The families of a metrics page, one line each, sorted.
 fn families(page: &str) -> Vec<String> {
-    let mut families: BTreeMap<&str, Family> = BTreeMap::new();
+    let mut families: BTreeMap<&str, MetricFamily> = BTreeMap::new();
     for line in page.lines() {
         if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' '))
             && let Some(name) = name.strip_prefix(PREFIX)
@@ -45,7 +45,7 @@ fn families(page: &str) -> Vec<String> {
         }
     }
     let or_none = |text: String| if text.is_empty() { "-".to_owned() } else { text };
-    let line = |(name, family): (&&str, &Family)| {
+    let line = |(name, family): (&&str, &MetricFamily)| {
         let labels = or_none(family.labels.iter().cloned().collect::<Vec<_>>().join(","));
         format!("{name} {} {labels} {}", family.kind, or_none(family.bounds.join(",")))
     };

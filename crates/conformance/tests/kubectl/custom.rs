@@ -3,7 +3,7 @@
 use crate::session::{Session, contains};
 
 /// A CRD whose names are unique to the test: `NAME` is replaced.
-const DEFINITION: &str = r#"
+const CRD: &str = r#"
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: crontabs.NAME.example.com}
@@ -47,9 +47,9 @@ fn object(group: &str, extra: &str) -> String {
 async fn all_commands_work_with_custom_resources() {
     let kubectl = Session::start().await;
     let group = format!("{}.example.com", kubectl.namespace);
-    let definition = DEFINITION.replace("NAME", &kubectl.namespace);
+    let crd = CRD.replace("NAME", &kubectl.namespace);
     let name = format!("crd/crontabs.{group}");
-    contains(&kubectl.ok_with(&["apply", "-f", "-"], &definition), &["created"]);
+    contains(&kubectl.ok_with(&["apply", "-f", "-"], &crd), &["created"]);
     kubectl.ok(&["wait", "--for=condition=Established", "--timeout=30s", &name]);
     contains(
         &kubectl.ok(&["api-resources", &format!("--api-group={group}")]),
@@ -97,9 +97,9 @@ async fn custom_resources_are_deleted_with_their_namespace_and_owner() {
         return;
     }
     let group = format!("{}.example.com", kubectl.namespace);
-    let definition = DEFINITION.replace("NAME", &kubectl.namespace);
+    let crd = CRD.replace("NAME", &kubectl.namespace);
     let name = format!("crd/crontabs.{group}");
-    kubectl.ok_with(&["apply", "-f", "-"], &definition);
+    kubectl.ok_with(&["apply", "-f", "-"], &crd);
     kubectl.ok(&["wait", "--for=condition=Established", "--timeout=30s", &name]);
     kubectl.ok(&["create", "configmap", "owner"]);
     let uid = kubectl.ok(&["get", "configmap", "owner", "-o", "jsonpath={.metadata.uid}"]);
@@ -123,7 +123,7 @@ async fn custom_resources_are_deleted_with_their_namespace_and_owner() {
 async fn a_custom_resource_is_applied_diffed_and_shared_between_managers() {
     let kubectl = Session::start().await;
     let group = format!("{}.example.com", kubectl.namespace);
-    kubectl.ok_with(&["apply", "--server-side", "-f", "-"], &DEFINITION.replace("NAME", &kubectl.namespace));
+    kubectl.ok_with(&["apply", "--server-side", "-f", "-"], &CRD.replace("NAME", &kubectl.namespace));
     let name = format!("crd/crontabs.{group}");
     kubectl.ok(&["wait", "--for=condition=Established", "--timeout=30s", &name]);
     let what = format!("crontabs.{group}/mine");
@@ -175,7 +175,7 @@ async fn a_custom_resource_is_applied_diffed_and_shared_between_managers() {
 async fn custom_resources_migrate_from_client_side_to_server_side_apply() {
     let kubectl = Session::start().await;
     let group = format!("{}.example.com", kubectl.namespace);
-    kubectl.ok_with(&["apply", "-f", "-"], &DEFINITION.replace("NAME", &kubectl.namespace));
+    kubectl.ok_with(&["apply", "-f", "-"], &CRD.replace("NAME", &kubectl.namespace));
     let name = format!("crd/crontabs.{group}");
     kubectl.ok(&["wait", "--for=condition=Established", "--timeout=30s", &name]);
     let what = format!("crontabs.{group}/mine");

@@ -5,9 +5,9 @@
 //! instead.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod admitting;
+mod access;
+mod admission;
 mod applying;
-mod asking;
 mod changing;
 mod creating;
 mod custom;

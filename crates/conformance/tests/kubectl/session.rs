@@ -22,7 +22,7 @@ pub(crate) struct Session {
 }
 
 /// The output of a command and its success.
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -85,12 +85,12 @@ impl Session {
     }
 
     /// Runs a command to its end.
-    pub(crate) fn run(&self, args: &[&str]) -> Said {
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
         said(&self.command(args).output().unwrap())
     }
 
     /// Runs a command with this standard input.
-    pub(crate) fn run_with(&self, args: &[&str], input: &str) -> Said {
+    pub(crate) fn run_with(&self, args: &[&str], input: &str) -> CommandOutput {
         let mut child = self
             .command(args)
             .stdin(Stdio::piped())
@@ -103,7 +103,7 @@ impl Session {
     }
 
     /// Runs a command with `sed` as the editor.
-    pub(crate) fn edit(&self, args: &[&str], script: &str) -> Said {
+    pub(crate) fn edit(&self, args: &[&str], script: &str) -> CommandOutput {
         let editor = format!("sed -i {script}");
         said(&self.command(args).env("KUBE_EDITOR", editor).output().unwrap())
     }
@@ -149,7 +149,7 @@ impl Session {
 
     /// Repeats the command until `check` accepts its output.
     #[track_caller]
-    pub(crate) fn eventually(&self, args: &[&str], check: impl Fn(&Said) -> bool) {
+    pub(crate) fn eventually(&self, args: &[&str], check: impl Fn(&CommandOutput) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             let said = self.run(args);
@@ -197,8 +197,8 @@ impl Drop for Watching {
     }
 }
 
-fn said(output: &Output) -> Said {
-    Said {
+fn said(output: &Output) -> CommandOutput {
+    CommandOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -120,19 +120,19 @@ async fn a_request_with_an_invalid_signature_is_rejected() {
 }
 
 /// A CA for client certificates with its file.
-struct Authority {
+struct TestAuthority {
     params: CertificateParams,
     key: KeyPair,
     folder: TempDir,
 }
 
-impl Authority {
+impl TestAuthority {
     fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let (key, folder) = (KeyPair::generate().unwrap(), TempDir::new().unwrap());
         std::fs::write(folder.path().join("ca.crt"), params.self_signed(&key).unwrap().pem()).unwrap();
-        Authority { params, key, folder }
+        TestAuthority { params, key, folder }
     }
 
     /// The flag of this name with the CA file.
@@ -157,7 +157,7 @@ impl Authority {
 
 #[tokio::test]
 async fn a_node_may_request_only_its_own_certificate() {
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let flags = ["--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"];
     let server = Server::serve(&[flags[0], flags[1], &authority.flag("client-ca-file")]).await.unwrap();
     let one = authority.client(&server, "system:node:one", "system:nodes");
@@ -395,7 +395,7 @@ async fn status_line_for_headers(client: &Client, headers: &[&[u8]]) -> String {
 #[tokio::test]
 async fn malformed_identity_headers_do_not_fall_back_to_the_proxy_user() {
     // One CA for clients and proxies: the proxy's certificate also authenticates a user of its own.
-    let authority = Authority::new();
+    let authority = TestAuthority::new();
     let server = Server::serve(&[
         &authority.flag("client-ca-file"),
         &authority.flag("requestheader-client-ca-file"),

@@ -15,7 +15,7 @@ async fn define(admin: &Client, plural: &str, versions: usize) {
                 "schema": {"openAPIV3Schema": {"type": "object"}}})
         })
         .collect();
-    let definition = json!({
+    let crd = json!({
         "metadata": {"name": format!("{plural}.{plural}.example.com")},
         "spec": {
             "group": format!("{plural}.example.com"), "scope": "Namespaced",
@@ -23,7 +23,7 @@ async fn define(admin: &Client, plural: &str, versions: usize) {
             "versions": listed,
         },
     });
-    accepts(admin.post(CRDS, &definition).await).unwrap();
+    accepts(admin.post(CRDS, &crd).await).unwrap();
     let last = format!("/apis/{plural}.example.com/v{versions}/{plural}");
     eventually(SOON, async || accepts(admin.get(&last).await)).await.unwrap();
 }
@@ -60,7 +60,7 @@ async fn a_crd_with_thousands_of_versions_does_not_make_openapi_large() {
         if document.text().contains("/apis/few.example.com/v2/few") {
             Ok(document)
         } else {
-            Err(Problem::new("the small definition is not there"))
+            Err(Problem::new("the small CRD is not there"))
         }
     });
     let document = document.await.unwrap();

@@ -39,7 +39,7 @@ async fn requests_of_the_server_itself_run_on_the_heavy_lane() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     let text = json!({"type": "object", "properties": {"text": {"type": "string"}}});
-    let definition = json!({
+    let crd = json!({
         "metadata": {"name": "things.example.com"},
         "spec": {
             "group": "example.com", "scope": "Namespaced",
@@ -47,7 +47,7 @@ async fn requests_of_the_server_itself_run_on_the_heavy_lane() {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": text}}],
         },
     });
-    accepts(client.post(CRDS, &definition).await).unwrap();
+    accepts(client.post(CRDS, &crd).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(THINGS).await)).await.unwrap();
     let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "large"},
         "text": "x".repeat(200_000)});

@@ -118,7 +118,7 @@ async fn define_alternatives(client: &Client) {
     let alternatives: Value = (0..400)
         .map(|i| json!({"properties": {"a": {"enum": [format!("v{i}")]}}, "required": ["a"]}))
         .collect();
-    let definition = json!({
+    let crd = json!({
         "metadata": {"name": "bombs.example.com"},
         "spec": {
             "group": "example.com", "scope": "Namespaced",
@@ -131,7 +131,7 @@ async fn define_alternatives(client: &Client) {
             }}}],
         },
     });
-    accepts(client.post(CRDS, &definition).await).unwrap();
+    accepts(client.post(CRDS, &crd).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(BOMBS).await)).await.unwrap();
 }
 

@@ -179,7 +179,7 @@ async fn errors_of_a_schema_do_not_repeat_large_values() {
     let message = status["message"].as_str().unwrap();
     assert!(
         message.contains("'^c0'") && message.contains("'^c299'"),
-        "short problems are all told: {message:.500}"
+        "short problems are all reported: {message:.500}"
     );
 }
 

@@ -15,7 +15,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
 /// A resource from discovery with one of its subresources.
-struct Subresource {
+struct DiscoveredSubresource {
     group_version: String,
     namespaced: bool,
     parent: String,
@@ -25,7 +25,7 @@ struct Subresource {
     verbs: Vec<String>,
 }
 
-impl Subresource {
+impl DiscoveredSubresource {
     fn collection(&self) -> String {
         let root = if self.group_version.contains('/') { "/apis" } else { "/api" };
         let namespace = if self.namespaced { "/namespaces/default" } else { "" };
@@ -57,7 +57,7 @@ impl Subresource {
 }
 
 /// Every subresource of every resource in discovery.
-async fn subresources(client: &Client) -> Vec<Subresource> {
+async fn subresources(client: &Client) -> Vec<DiscoveredSubresource> {
     let mut lists = vec![accepts(client.get("/api/v1").await).unwrap()];
     let groups = accepts(client.get("/apis").await).unwrap();
     for group in groups["groups"].as_array().unwrap() {
@@ -74,7 +74,7 @@ async fn subresources(client: &Client) -> Vec<Subresource> {
             let full = text(&resource["name"]);
             let Some((parent, name)) = full.split_once('/') else { continue };
             let of_parent = resources.iter().find(|other| other["name"] == parent).unwrap();
-            found.push(Subresource {
+            found.push(DiscoveredSubresource {
                 group_version: text(&list["groupVersion"]),
                 namespaced: resource["namespaced"] == true,
                 parent: parent.to_owned(),

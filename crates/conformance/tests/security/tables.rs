@@ -17,7 +17,7 @@ async fn define(admin: &Client, columns: usize, path: &str) {
         .map(|number| json!({"name": format!("C{number}"), "type": "string", "jsonPath": path}))
         .collect();
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let definition = json!({
+    let crd = json!({
         "metadata": {"name": "things.example.com"},
         "spec": {
             "group": "example.com", "scope": "Namespaced",
@@ -28,7 +28,7 @@ async fn define(admin: &Client, columns: usize, path: &str) {
             }],
         },
     });
-    accepts(admin.post(CRDS, &definition).await).unwrap();
+    accepts(admin.post(CRDS, &crd).await).unwrap();
     eventually(SOON, async || accepts(admin.get(THINGS).await)).await.unwrap();
 }
 

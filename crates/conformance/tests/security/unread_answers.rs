@@ -107,9 +107,9 @@ async fn unread_answers_of_one_user_use_bounded_memory_for_a_bounded_time() {
     drop(held);
 }
 
-type Sender = http2::SendRequest<Full<Bytes>>;
+type Http2Sender = http2::SendRequest<Full<Bytes>>;
 
-async fn send_get(sender: &mut Sender, client: &Client, path: &str) -> http::Response<Incoming> {
+async fn send_get(sender: &mut Http2Sender, client: &Client, path: &str) -> http::Response<Incoming> {
     let request = http::Request::get(format!("https://{}{path}", client.authority()))
         .header("authorization", format!("Bearer {}", client.token().unwrap()))
         .body(Full::default())

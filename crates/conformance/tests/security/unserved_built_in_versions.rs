@@ -146,7 +146,7 @@ async fn rules_for_a_built_in_version_that_is_not_served_match() {
     check_denials(&client, "alone").await;
 
     // A CRD with the group, names and version of the rule is another resource, and changes nothing.
-    let definition = json!({
+    let crd = json!({
         "metadata": {"name": "resourceclaimtemplates.resource.k8s.io",
             "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"}},
         "spec": {
@@ -157,7 +157,7 @@ async fn rules_for_a_built_in_version_that_is_not_served_match() {
                 "schema": {"openAPIV3Schema": {"type": "object"}}}],
         },
     });
-    accepts(client.post(CRDS, &definition).await).unwrap();
+    accepts(client.post(CRDS, &crd).await).unwrap();
     let custom = TEMPLATES.replace("/v1/", "/v1beta1/");
     eventually(PATIENCE, async || accepts(client.get(&custom).await)).await.unwrap();
     check_denials(&client, "beside-a-crd").await;

@@ -53,7 +53,7 @@ fn rule(version: &str) -> Value {
 }
 
 /// Denies 13 replicas, the phase `bad`, and objects in another version than that of the rule.
-const GUARD: &str = "request.operation == 'DELETE' ? oldObject.metadata.name != 'kept' : \
+const GUARD: &str = "request.operation == 'DELETE' ? oldObject.metadata.name != 'protected-by-policy' : \
     !(has(object.spec.replicas) && object.spec.replicas == 13) && \
     !(has(object.status) && has(object.status.phase) && object.status.phase == 'bad') && \
     (request.subResource == 'scale' || object.apiVersion == 'example.com/v1')";
@@ -117,7 +117,7 @@ fn policies_and_webhooks(webhook: &WebhookServer, suffix: &str) -> Vec<(&'static
     ]
 }
 
-/// Denies 14 replicas and deletions of `told`; as a mutating webhook, writes the version of the received object into an
+/// Denies 14 replicas and deletions of `protected-by-webhook`; as a mutating webhook, writes the version of the received object into an
 /// annotation.
 fn review(call: &ReviewCall) -> ReviewReply {
     let request = &call.review["request"];
@@ -126,7 +126,7 @@ fn review(call: &ReviewCall) -> ReviewReply {
         return ReviewReply::patch(&json!([{"op": "add", "path": "/metadata/annotations", "value": seen}]));
     }
     let is_refused = request["object"]["spec"]["replicas"] == 14
-        || request["operation"] == "DELETE" && request["name"] == "told";
+        || request["operation"] == "DELETE" && request["name"] == "protected-by-webhook";
     if is_refused { ReviewReply::deny("guarded") } else { ReviewReply::allow() }
 }
 
@@ -174,7 +174,7 @@ async fn check_denials(client: &Client, webhook: &WebhookServer, phase: &str) {
     }
     let bad = json!({"status": {"phase": "bad"}});
     rejects(patch(client, &format!("{path}/status"), &bad).await, 422, "Invalid").unwrap();
-    for name in ["kept", "told"] {
+    for name in ["protected-by-policy", "protected-by-webhook"] {
         assert!(client.delete(&format!("{THINGS}/{name}")).await.unwrap().code >= 400, "{name}, {phase}");
     }
 }
@@ -183,7 +183,7 @@ async fn check_denials(client: &Client, webhook: &WebhookServer, phase: &str) {
 async fn check_denials_without_the_version(client: &Client, webhook: &WebhookServer) {
     accepts(client.post(CRDS, &crd(true)).await).unwrap();
     eventually(PATIENCE, async || accepts(client.get(THINGS).await)).await.unwrap();
-    for name in ["kept", "told"] {
+    for name in ["protected-by-policy", "protected-by-webhook"] {
         accepts(client.post(THINGS, &thing(name, 1)).await).unwrap();
     }
     check_denials(client, webhook, "served").await;

@@ -92,12 +92,12 @@ fn rule(group: &str, resource: &str) -> Value {
 async fn server_with_things() -> (Server, Client) {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let definition = json!({"metadata": {"name": "things.deep.example.com"}, "spec": {
+    let crd = json!({"metadata": {"name": "things.deep.example.com"}, "spec": {
         "group": "deep.example.com", "scope": "Namespaced",
         "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
             "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
-    accepts(client.post(CRDS, &definition).await).unwrap();
+    accepts(client.post(CRDS, &crd).await).unwrap();
     let is_served = async || accepts(client.get(THINGS).await).map(drop);
     eventually(PATIENCE, is_served).await.unwrap();
     (server, client)

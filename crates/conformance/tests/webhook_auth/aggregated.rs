@@ -9,8 +9,8 @@ use webhook_auth::verify::{Configuration, Dialect, Groups};
 use webhook_auth::{ClientConfig, ConfigurationKind, Mode, Reason};
 
 use crate::guard::Guard;
-use crate::setting::{
-    BINDINGS, PATIENCE, accounts, configurations, forget, issuer, kube_admin, register, review, token_for,
+use crate::helpers::{
+    BINDINGS, PATIENCE, accounts, configurations, issuer, kube_admin, register, review, token_for, unregister,
 };
 use crate::turtles::{ACCOUNT, GROUP, SERVICES, TURTLES, TurtleApiServer};
 
@@ -128,7 +128,7 @@ async fn without_permission_or_account_no_token_is_issued_and_the_webhook_denies
     accepts(scene.client.delete(&binding).await).unwrap();
     // New configurations need new tokens.
     for (path, kind, _) in PATHS {
-        forget(&scene.client, kind, "splinter").await;
+        unregister(&scene.client, kind, "splinter").await;
         register(&scene.client, kind, "splinter", (&scene.guard.site, path), (GROUP, "ninjaturtles")).await;
     }
     let refused = async || {

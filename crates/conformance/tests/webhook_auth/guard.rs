@@ -14,11 +14,11 @@ use webhook_auth::keys::KeyCache;
 use webhook_auth::layer::WebhookAuthLayer;
 use webhook_auth::{ClientConfig, ConfigurationKind, Counts, Expected, Identity, Mode, Reason};
 
-use crate::setting::Site;
+use crate::helpers::Site;
 
 /// A received review with its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedReview {
     pub(crate) identity: Option<Identity>,
     pub(crate) token: Option<String>,
     pub(crate) review: Value,
@@ -28,12 +28,12 @@ pub(crate) struct Seen {
 pub(crate) struct Guard {
     pub(crate) site: Site,
     counts: BTreeMap<&'static str, Arc<Counts>>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedReview>>>,
 }
 
 /// Allows every authenticated review.
 async fn allow(
-    State(seen): State<Arc<Mutex<Vec<Seen>>>>,
+    State(seen): State<Arc<Mutex<Vec<ReceivedReview>>>>,
     headers: HeaderMap,
     review: Review<Value>,
 ) -> ([(&'static str, &'static str); 1], String) {
@@ -42,7 +42,7 @@ async fn allow(
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "response": {"uid": review.request.uid, "allowed": true},
     });
-    seen.lock().unwrap().push(Seen {
+    seen.lock().unwrap().push(ReceivedReview {
         identity: review.verified.map(|verified| verified.identity().clone()),
         token: token.map(str::to_owned),
         review: review.review,
@@ -58,7 +58,7 @@ impl Guard {
         paths: &[(&'static str, ConfigurationKind, Mode)],
         more: impl Fn(WebhookAuthLayer) -> WebhookAuthLayer,
     ) -> Self {
-        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<ReceivedReview>>> = Arc::default();
         let counts: BTreeMap<_, Arc<Counts>> =
             paths.iter().map(|(path, ..)| (*path, Arc::default())).collect();
         let site = Site::start("guard.default.svc", None, |url| {
@@ -76,7 +76,7 @@ impl Guard {
     }
 
     /// Returns the authenticated reviews received so far and forgets them.
-    pub(crate) fn take(&self) -> Vec<Seen> {
+    pub(crate) fn take(&self) -> Vec<ReceivedReview> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 

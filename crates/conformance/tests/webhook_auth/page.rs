@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use crate::setting::{account, accounts, kube_client};
+use crate::helpers::{account, accounts, kube_client};
 use crate::webhook_example::{self, Flags};
 use webhook_auth::verify::{Configuration, Dialect};
 use webhook_auth::{ClientConfig, ConfigurationKind};

@@ -8,7 +8,7 @@ use webhook_auth::keys::KeyCache;
 use webhook_auth::{ConfigurationKind, Mode, Reason};
 
 use crate::guard::Guard;
-use crate::setting::{MAPS, ON, PATIENCE, Running, forget, issuer, kube_admin, register};
+use crate::helpers::{MAPS, ON, PATIENCE, Running, issuer, kube_admin, register, unregister};
 
 const PATHS: [(&str, ConfigurationKind, Mode); 3] = [
     ("/off", ConfigurationKind::Validating, Mode::Off),
@@ -49,7 +49,7 @@ async fn webhooks_require_tokens_only_while_the_gate_is_on() {
                 assert_eq!(seen[0].token.is_some(), on, "step {step} {path}");
                 assert_eq!(seen[0].identity.is_some(), on && mode != Mode::Off, "step {step} {path}");
             }
-            forget(&client, kind, "guards").await;
+            unregister(&client, kind, "guards").await;
         }
         if on {
             accepted += 1;

@@ -14,7 +14,7 @@ use webhook_auth::client::WebhookTokens;
 use webhook_auth::verify::Dialect;
 
 use crate::aggregated_example::ask_webhooks;
-use crate::setting::{Site, account, allow, attest, kube_client};
+use crate::helpers::{Site, account, allow, attest, kube_client};
 
 pub(crate) const GROUP: &str = "ninja.turtles.ai";
 pub(crate) const VERSION: &str = "/apis/ninja.turtles.ai/v1";
@@ -27,7 +27,7 @@ const NAMESPACE: &str = "turtles";
 
 /// The result of a call to a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WebhookCall {
+pub(crate) struct TurtleCall {
     pub(crate) kind: ConfigurationKind,
     /// The token, or the error of its request.
     pub(crate) token: Result<String, String>,
@@ -37,23 +37,23 @@ pub(crate) struct WebhookCall {
 
 /// The state that is needed to call webhooks.
 #[derive(Clone)]
-pub(crate) struct WebhookCaller {
+pub(crate) struct TurtleCaller {
     kube: kube::Client,
     pub(crate) tokens: WebhookTokens,
-    calls: Arc<Mutex<Vec<WebhookCall>>>,
+    calls: Arc<Mutex<Vec<TurtleCall>>>,
 }
 
 pub(crate) struct TurtleApiServer {
     pub(crate) site: Site,
-    pub(crate) webhook_caller: WebhookCaller,
+    pub(crate) webhook_caller: TurtleCaller,
 }
 
-impl WebhookCaller {
+impl TurtleCaller {
     /// Calls every webhook for this group, as the example of the library does. Returns whether all of them allow it.
     pub(crate) async fn call_webhooks(&self, review: &Value) -> bool {
         let asked = ask_webhooks(&self.kube, &self.tokens, GROUP, review).await.unwrap();
         let allowed = asked.iter().all(|asked| asked.allowed);
-        self.calls.lock().unwrap().extend(asked.into_iter().map(|asked| WebhookCall {
+        self.calls.lock().unwrap().extend(asked.into_iter().map(|asked| TurtleCall {
             kind: asked.configuration.kind,
             token: asked.token.map(|token| token.to_string()).map_err(|error| error.to_string()),
             code: asked.status,
@@ -61,14 +61,14 @@ impl WebhookCaller {
         allowed
     }
 
-    pub(crate) fn take(&self) -> Vec<WebhookCall> {
+    pub(crate) fn take(&self) -> Vec<TurtleCall> {
         std::mem::take(&mut self.calls.lock().unwrap())
     }
 }
 
 /// Creates a turtle if the webhooks allow it.
 async fn create(
-    State(webhook_caller): State<WebhookCaller>,
+    State(webhook_caller): State<TurtleCaller>,
     Path(namespace): Path<String>,
     body: String,
 ) -> (StatusCode, [(&'static str, &'static str); 1], String) {
@@ -123,10 +123,10 @@ impl TurtleApiServer {
     }
 
     /// The state that is needed to call webhooks for a group.
-    pub(crate) async fn webhook_caller(url: &str, own: &str, group: &str, dialect: Dialect) -> WebhookCaller {
+    pub(crate) async fn webhook_caller(url: &str, own: &str, group: &str, dialect: Dialect) -> TurtleCaller {
         let kube = kube_client(url, own).await;
         let tokens = WebhookTokens::in_dialect(kube.clone(), NAMESPACE, ACCOUNT, group, dialect);
-        WebhookCaller { kube, tokens, calls: Arc::default() }
+        TurtleCaller { kube, tokens, calls: Arc::default() }
     }
 
     /// Registers the APIService of turtles.

@@ -13,9 +13,9 @@ use webhook_auth::verify::{Dialect, Groups, JWKS_PATH, Refresh};
 use webhook_auth::{ConfigurationKind, Mode, Reason};
 
 use crate::guard::Guard;
-use crate::setting::{
-    DIALECTS, MAPS, ON, PATIENCE, Running, account, accounts, allow, attest, forget, guards, issuer,
-    kube_admin, register, review, token_for,
+use crate::helpers::{
+    DIALECTS, MAPS, ON, PATIENCE, Running, account, accounts, allow, attest, issuer, kube_admin, register,
+    register_validating, review, token_for, unregister,
 };
 
 const BOTH: [(&str, ConfigurationKind, Mode); 2] = [
@@ -58,7 +58,7 @@ async fn a_webhook_that_requires_tokens_accepts_only_the_api_server() {
         assert_eq!(seen[0].token, seen[1].token, "a token is kept");
         assert_eq!((guard.accepted(path), guard.rejected_in_all(path)), (2, 0));
         tokens.push(seen[0].token.clone().unwrap());
-        forget(&client, kind, "guards").await;
+        unregister(&client, kind, "guards").await;
     }
 
     let pods = review("", "pods", "Pod");
@@ -145,7 +145,7 @@ async fn tokens_of_a_new_signing_key_are_accepted_and_of_a_withdrawn_key_rejecte
         running.now(ApiServerKeys::new(kube_admin(&server).await, &issuer));
         if guard.is_none() {
             let made = Guard::start(&keys, &issuer, &BOTH, |layer| layer).await;
-            guards(&client, &made.site, ("", "configmaps")).await;
+            register_validating(&client, &made.site, ("", "configmaps")).await;
             guard = Some(made);
         }
         let guard = guard.as_ref().unwrap();
@@ -183,7 +183,7 @@ async fn a_webhook_with_token_reviews_rejects_tokens_of_deleted_configurations_a
     for (account_name, gone) in [("one", None), ("two", Some("two"))] {
         account(&client, "default", account_name).await;
         allow(&client, "default", account_name, "attest", &attest(&["*"])).await;
-        guards(&client, &guard.site, ("apps", "nothings")).await;
+        register_validating(&client, &guard.site, ("apps", "nothings")).await;
         let bound = (ConfigurationKind::Validating, "guards");
         let token =
             token_for(&client, ("default", account_name), Dialect::Attestations, bound, &audience, "*").await;
@@ -192,7 +192,7 @@ async fn a_webhook_with_token_reviews_rejects_tokens_of_deleted_configurations_a
         if let Some(account) = gone {
             accepts(client.delete(&format!("{}/{account}", accounts("default"))).await).unwrap();
         } else {
-            forget(&client, ConfigurationKind::Validating, "guards").await;
+            unregister(&client, ConfigurationKind::Validating, "guards").await;
         }
         // The API server itself may accept the token for some seconds more, from its cache.
         eventually(PATIENCE, async || match guard.ask("/validate", Some(&token), &deployments).await.code {
@@ -211,7 +211,7 @@ async fn a_webhook_that_requires_tokens_rejects_calls_without_and_the_failure_po
     let issuer = issuer(&client).await;
     let keys = KeyCache::new(ApiServerKeys::new(kube_admin(&server).await, &issuer));
     let guard = Guard::start(&keys, &issuer, &BOTH, |layer| layer).await;
-    guards(&client, &guard.site, ("", "configmaps")).await;
+    register_validating(&client, &guard.site, ("", "configmaps")).await;
     let map = json!({"metadata": {"name": "a"}});
     let status = rejects(client.post(MAPS, &map).await, 500, "InternalError").unwrap();
     assert!(status["message"].as_str().unwrap().contains("failed calling webhook"), "{status}");
@@ -220,6 +220,6 @@ async fn a_webhook_that_requires_tokens_rejects_calls_without_and_the_failure_po
     let page = client.get("/metrics").await.unwrap().text();
     let counted = "apiserver_admission_webhook_rejection_count{error_type=\"calling_webhook_error\",name=\"guard.example.com\",operation=\"CREATE\",rejection_code=\"401\",type=\"validating\"} 1";
     assert!(page.contains(counted), "{page}");
-    forget(&client, ConfigurationKind::Validating, "guards").await;
+    unregister(&client, ConfigurationKind::Validating, "guards").await;
     accepts(client.post(MAPS, &map).await).unwrap();
 }

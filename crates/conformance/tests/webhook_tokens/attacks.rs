@@ -4,9 +4,9 @@ use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{accepts, rejects};
 use serde_json::{Value, json};
 
-use crate::setting::{
-    ACCOUNTS, KINDS, MAPS, MUTATING, ON, VALIDATING, asked, at, claims, configurations, create, hook,
-    register, review, serve, shown, token_of,
+use crate::helpers::{
+    ACCOUNTS, KINDS, MAPS, MUTATING, ON, VALIDATING, at, bearer_token, claims, configurations, create, hook,
+    register, review, review_target, serve, token_of,
 };
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_redirect_does_not_forward_the_token() {
         // followed.
         register(&client, MUTATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
         rejects(client.post(MAPS, &json!({"metadata": {"name": "a"}})).await, 500, "InternalError").unwrap();
-        assert!(webhook.take_calls().iter().all(|call| shown(call).is_some()));
+        assert!(webhook.take_calls().iter().all(|call| bearer_token(call).is_some()));
         assert!(elsewhere.take_calls().is_empty(), "{status}");
         accepts(client.delete(&format!("{}/hooks", configurations(MUTATING))).await).unwrap();
     }
@@ -66,7 +66,7 @@ async fn configurations_with_the_same_url_have_different_tokens() {
         uids.push(made["metadata"]["uid"].clone());
     }
     create(&client, "a").await.unwrap();
-    let tokens: Vec<String> = webhook.take_calls().iter().filter_map(shown).collect();
+    let tokens: Vec<String> = webhook.take_calls().iter().filter_map(bearer_token).collect();
     let mut bound: Vec<Value> = tokens
         .iter()
         .map(|token| {
@@ -82,7 +82,7 @@ async fn configurations_with_the_same_url_have_different_tokens() {
     // Deleting one configuration invalidates only its own token.
     accepts(client.delete(&format!("{}/others", configurations(VALIDATING))).await).unwrap();
     create(&client, "b").await.unwrap();
-    let left: Vec<String> = webhook.take_calls().iter().filter_map(shown).collect();
+    let left: Vec<String> = webhook.take_calls().iter().filter_map(bearer_token).collect();
     assert_eq!(left.len(), 2);
     assert!(left.iter().all(|token| tokens.contains(token)));
     for token in left {
@@ -95,12 +95,12 @@ async fn configurations_with_the_same_url_have_different_tokens() {
 async fn token_requests_complete_even_if_webhooks_that_intercept_them_fail_or_hang() {
     let (_server, client) = serve(&[ON]).await;
     accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
-    let silent = |asked: &str| asked.starts_with("serviceaccounts/token");
+    let silent = |review_target: &str| review_target.starts_with("serviceaccounts/token");
     for (round, (policy, hangs)) in
         [("Fail", false), ("Fail", true), ("Ignore", false), ("Ignore", true)].into_iter().enumerate()
     {
         let webhook = WebhookServer::start(ServingCertificate::Signed, move |call| {
-            match (silent(&asked(call)), hangs) {
+            match (silent(&review_target(call)), hangs) {
                 (true, true) => ReviewReply::Silence,
                 (true, false) => ReviewReply::deny("no tokens"),
                 (false, _) => ReviewReply::allow(),
@@ -120,12 +120,14 @@ async fn token_requests_complete_even_if_webhooks_that_intercept_them_fail_or_ha
         }
         create(&client, &format!("round-{round}")).await.unwrap();
         let calls = webhook.take_calls();
-        let nested: Vec<_> = calls.iter().filter(|call| silent(&asked(call))).collect();
+        let nested: Vec<_> = calls.iter().filter(|call| silent(&review_target(call))).collect();
         assert!(!nested.is_empty());
-        assert!(nested.iter().all(|call| shown(call).is_none()), "{policy} {hangs}");
+        assert!(nested.iter().all(|call| bearer_token(call).is_none()), "{policy} {hangs}");
         // Webhooks that fail or deny are called without a token, by their own configuration. An ignored timeout is no denial.
-        let all_have_tokens =
-            calls.iter().filter(|call| !silent(&asked(call))).all(|call| shown(call).is_some());
+        let all_have_tokens = calls
+            .iter()
+            .filter(|call| !silent(&review_target(call)))
+            .all(|call| bearer_token(call).is_some());
         assert_eq!(all_have_tokens, policy == "Ignore" && hangs, "{policy} {hangs}");
         // Token requests of other users do not hang either.
         let answer = client.post(&token_of("robot"), &json!({"spec": {}})).await.unwrap();

@@ -7,9 +7,9 @@ use conformance::{accepts, rejects};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::setting::{
-    DURATIONS, KINDS, LOOKUPS, MAPS, MUTATING, ON, REQUESTS, VALIDATING, asked, at, claims, configurations,
-    counted, create, hook, register, review, serve, shown, token_of,
+use crate::helpers::{
+    DURATIONS, KINDS, LOOKUPS, MAPS, MUTATING, ON, REQUESTS, VALIDATING, at, bearer_token, claims,
+    configurations, create, hook, metric_sum, register, review, review_target, serve, token_of,
 };
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn every_api_webhook_gets_a_token_that_is_reused() {
         let made = register(&client, kind, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
         // Concurrent calls share one token request.
         let (requests, misses) =
-            (counted(&client, REQUESTS, "success").await, counted(&client, LOOKUPS, "miss").await);
+            (metric_sum(&client, REQUESTS, "success").await, metric_sum(&client, LOOKUPS, "miss").await);
         let names: Vec<String> = (0..4).map(|i| format!("{}-{i}", kind.to_lowercase())).collect();
         let clients: Vec<_> = names.iter().map(|_| client.as_token(client.token())).collect();
         let both = names.iter().zip(&clients).map(|(name, client)| create(client, name));
@@ -30,17 +30,17 @@ async fn every_api_webhook_gets_a_token_that_is_reused() {
         create(&client, &format!("{}-later", kind.to_lowercase())).await.unwrap();
         let calls = webhook.take_calls();
         assert_eq!(calls.len(), 5);
-        let tokens: Vec<Option<String>> = calls.iter().map(shown).collect();
+        let tokens: Vec<Option<String>> = calls.iter().map(bearer_token).collect();
         assert!(
             tokens.iter().all(|token| token.is_some() && *token == tokens[0]),
             "{tokens:?} {}",
             server.log()
         );
         let token = tokens[0].clone().unwrap();
-        assert!((counted(&client, REQUESTS, "success").await - requests - 1.0).abs() < 0.1);
-        assert!(counted(&client, LOOKUPS, "miss").await - misses >= 1.0);
-        assert!(counted(&client, LOOKUPS, "hit").await >= 1.0);
-        assert!(counted(&client, DURATIONS, "success").await >= 1.0);
+        assert!((metric_sum(&client, REQUESTS, "success").await - requests - 1.0).abs() < 0.1);
+        assert!(metric_sum(&client, LOOKUPS, "miss").await - misses >= 1.0);
+        assert!(metric_sum(&client, LOOKUPS, "hit").await >= 1.0);
+        assert!(metric_sum(&client, DURATIONS, "success").await >= 1.0);
 
         let audience = webhook.url("/review");
         let said = claims(&token);
@@ -65,7 +65,8 @@ async fn two_webhooks_get_different_tokens_that_are_valid_only_for_themselves() 
     second["name"] = json!("second.example.com");
     register(&client, VALIDATING, "hooks", &[hook(&at(&one), &["configmaps"]), second]).await;
     create(&client, "a").await.unwrap();
-    let (first, second) = (shown(&one.take_calls()[0]).unwrap(), shown(&two.take_calls()[0]).unwrap());
+    let (first, second) =
+        (bearer_token(&one.take_calls()[0]).unwrap(), bearer_token(&two.take_calls()[0]).unwrap());
     assert_ne!(first, second);
     assert_eq!(review(&client, &first, &one.url("/review")).await["authenticated"], true);
     assert_ne!(review(&client, &first, &two.url("/review")).await["authenticated"], true);
@@ -75,7 +76,7 @@ async fn two_webhooks_get_different_tokens_that_are_valid_only_for_themselves() 
 /// A webhook for config maps and token requests that denies calls without a token.
 async fn start_webhook_requiring_tokens(client: &conformance::Client, policy: &str) -> WebhookServer {
     let webhook = WebhookServer::start(ServingCertificate::Signed, |call| {
-        if shown(call).is_some() {
+        if bearer_token(call).is_some() {
             ReviewReply::allow()
         } else {
             ReviewReply::Raw(401, "text/plain", Vec::new(), "who are you?".to_owned())
@@ -98,9 +99,9 @@ async fn a_webhook_that_intercepts_token_requests_does_not_deadlock() {
         rejects(client.post(MAPS, &json!({"metadata": {"name": "a"}})).await, 500, "InternalError").unwrap();
     assert!(status["message"].as_str().unwrap().contains("failed calling webhook"), "{status}");
     let calls = webhook.take_calls();
-    let about: Vec<String> = calls.iter().map(asked).collect();
+    let about: Vec<String> = calls.iter().map(review_target).collect();
     assert_eq!(about, ["serviceaccounts/token webhook-auth", "configmaps/ a"]);
-    assert!(calls.iter().all(|call| shown(call).is_none()));
+    assert!(calls.iter().all(|call| bearer_token(call).is_none()));
     let user = &calls[0].review["request"]["userInfo"]["username"];
     assert_eq!(user, "system:apiserver");
 
@@ -110,20 +111,21 @@ async fn a_webhook_that_intercepts_token_requests_does_not_deadlock() {
     let webhook = start_webhook_requiring_tokens(&client, "Ignore").await;
     create(&client, "b").await.unwrap();
     let calls = webhook.take_calls();
-    let about: Vec<(String, bool)> = calls.iter().map(|call| (asked(call), shown(call).is_some())).collect();
+    let about: Vec<(String, bool)> =
+        calls.iter().map(|call| (review_target(call), bearer_token(call).is_some())).collect();
     let nested = ("serviceaccounts/token webhook-auth".to_owned(), false);
     assert_eq!(about, [nested, ("configmaps/ b".to_owned(), true)]);
     accepts(client.post(&token_of("default"), &json!({"spec": {}})).await).unwrap();
     let calls = webhook.take_calls();
-    assert_eq!(asked(&calls[0]), "serviceaccounts/token default");
-    assert!(shown(&calls[0]).is_some());
+    assert_eq!(review_target(&calls[0]), "serviceaccounts/token default");
+    assert!(bearer_token(&calls[0]).is_some());
 }
 
 #[tokio::test]
 async fn a_webhook_that_never_answers_token_requests_delays_others_once() {
     let (_server, client) = serve(&[ON]).await;
     let webhook = WebhookServer::start(ServingCertificate::Signed, |call| {
-        if asked(call).starts_with("serviceaccounts/token") {
+        if review_target(call).starts_with("serviceaccounts/token") {
             ReviewReply::Silence
         } else {
             ReviewReply::allow()
@@ -136,12 +138,12 @@ async fn a_webhook_that_never_answers_token_requests_delays_others_once() {
     register(&client, MUTATING, "hooks", &[hook]).await;
     create(&client, "a").await.unwrap();
     let calls = webhook.take_calls();
-    let about: Vec<String> = calls.iter().map(asked).collect();
+    let about: Vec<String> = calls.iter().map(review_target).collect();
     assert_eq!(about, ["serviceaccounts/token webhook-auth", "configmaps/ a"]);
-    assert!(calls.iter().all(|call| shown(call).is_none()));
+    assert!(calls.iter().all(|call| bearer_token(call).is_none()));
     // The next call does not request a token again at once.
     create(&client, "b").await.unwrap();
-    let about: Vec<String> = webhook.take_calls().iter().map(asked).collect();
+    let about: Vec<String> = webhook.take_calls().iter().map(review_target).collect();
     assert_eq!(about, ["configmaps/ b"]);
 }
 
@@ -173,9 +175,9 @@ async fn credentials_of_a_kubeconfig_take_precedence() {
     register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"]), other]).await;
     create(&client, "a").await.unwrap();
     let calls = webhook.take_calls();
-    let mine = calls.iter().filter(|call| shown(call).as_deref() == Some("mine")).count();
+    let mine = calls.iter().filter(|call| bearer_token(call).as_deref() == Some("mine")).count();
     // The other host has no credentials in the kubeconfig, and gets a token.
-    let tokens = calls.iter().filter_map(shown).filter(|token| token.contains('.')).count();
+    let tokens = calls.iter().filter_map(bearer_token).filter(|token| token.contains('.')).count();
     assert_eq!((mine, tokens), (1, 1));
 }
 
@@ -202,15 +204,16 @@ async fn static_webhooks_get_no_token() {
     let (_server, client) =
         serve(&[ON, &format!("--admission-control-config-file={}", file.display())]).await;
     webhook.take_calls();
-    let lookups = counted(&client, LOOKUPS, "").await;
+    let lookups = metric_sum(&client, LOOKUPS, "").await;
     create(&client, "a").await.unwrap();
     let calls = webhook.take_calls();
-    assert_eq!((calls.len(), shown(&calls[0])), (1, None));
-    assert!((counted(&client, LOOKUPS, "").await - lookups).abs() < 0.1);
+    assert_eq!((calls.len(), bearer_token(&calls[0])), (1, None));
+    assert!((metric_sum(&client, LOOKUPS, "").await - lookups).abs() < 0.1);
     // The same webhook gets a token when it is registered with the API.
     register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
     create(&client, "b").await.unwrap();
-    let mut tokens: Vec<bool> = webhook.take_calls().iter().map(|call| shown(call).is_some()).collect();
+    let mut tokens: Vec<bool> =
+        webhook.take_calls().iter().map(|call| bearer_token(call).is_some()).collect();
     tokens.sort_unstable();
     assert_eq!(tokens, [false, true]);
 }

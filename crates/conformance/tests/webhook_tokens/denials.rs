@@ -8,9 +8,9 @@ use conformance::{Client, Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::setting::{
-    ACCOUNTS, KEP, KUBERNETES, ON, REQUESTS, VALIDATING, account, counted, grant, quiet_hooks, request,
-    token_of,
+use crate::helpers::{
+    ACCOUNTS, KEP, KUBERNETES, ON, REQUESTS, VALIDATING, account, grant, metric_sum,
+    register_unused_webhooks, request, token_of,
 };
 
 const ANNOTATION: &str = "webhook-authentication.k8s.io/token-request-denied";
@@ -71,16 +71,16 @@ impl AuditedServer {
 async fn log_and_audit_have_the_reason_of_a_denied_token_request() {
     let audited = start_audited(&[ON]).await;
     let client = &audited.client;
-    quiet_hooks(client).await;
+    register_unused_webhooks(client).await;
     account(client, "robot", KUBERNETES, &["apps", "batch"]).await;
     grant(client, "robot", [KEP[2], KEP[3]], &["gone.example.com", "apps"]).await;
     accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "nobody"}})).await).unwrap();
 
     let named = |name: &str, uid: &str| {
-        let mut asked = request(VALIDATING, KUBERNETES, "apps", APPS);
-        asked["spec"]["boundObjectRef"]["name"] = json!(name);
-        asked["spec"]["boundObjectRef"]["uid"] = json!(uid);
-        asked
+        let mut token_request = request(VALIDATING, KUBERNETES, "apps", APPS);
+        token_request["spec"]["boundObjectRef"]["name"] = json!(name);
+        token_request["spec"]["boundObjectRef"]["uid"] = json!(uid);
+        token_request
     };
     let of_group = |dialect, group, audience| request(VALIDATING, dialect, group, audience);
     let cases = [
@@ -103,8 +103,8 @@ async fn log_and_audit_have_the_reason_of_a_denied_token_request() {
         ("GroupNotInRules", of_group(KUBERNETES, "batch", APPS), "have no rule for API group \"batch\""),
     ];
     let mut answers = Vec::new();
-    for (reason, asked, detail) in cases {
-        let (status, annotation) = audited.denied_with_annotation("robot", &asked).await;
+    for (reason, token_request, detail) in cases {
+        let (status, annotation) = audited.denied_with_annotation("robot", &token_request).await;
         assert!(annotation.starts_with(&format!("{reason}: ")), "{reason}: {annotation:?}");
         assert!(annotation.contains(detail), "{annotation}");
         let line = audited.wait_for_log_line(reason).await;
@@ -135,7 +135,7 @@ async fn log_and_audit_have_the_reason_of_a_denied_token_request() {
     let (status, annotation) = audited.denied_with_annotation("robot", &short).await;
     assert_eq!(status["code"], 422);
     assert!(annotation.starts_with("Invalid: "), "{annotation:?}");
-    assert!(counted(client, REQUESTS, "failure").await >= 8.0);
+    assert!(metric_sum(client, REQUESTS, "failure").await >= 8.0);
 
     // A granted request, and one that is not for webhooks, have no such annotation.
     accepts(client.post(&token_of("robot"), &of_group(KUBERNETES, "apps", APPS)).await).unwrap();

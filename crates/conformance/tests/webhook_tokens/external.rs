@@ -4,7 +4,7 @@ use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, accepts, rejects};
 use serde_json::json;
 
-use crate::setting::{KINDS, MAPS, ON, claims, configurations, create, hook, register, serve, shown};
+use crate::helpers::{KINDS, MAPS, ON, bearer_token, claims, configurations, create, hook, register, serve};
 
 async fn service(client: &Client, name: &str, external: &str) {
     let body =
@@ -26,7 +26,7 @@ async fn a_webhook_behind_an_external_name_is_verified_by_its_service_name() {
         assert_eq!(calls.len(), 1);
         assert!(calls[0].target.starts_with("/review"), "{}", calls[0].target);
         let audience = format!("https://hook.default.svc:{}/review", webhook.port);
-        assert_eq!(claims(&shown(&calls[0]).unwrap())["aud"], json!([audience]));
+        assert_eq!(claims(&bearer_token(&calls[0]).unwrap())["aud"], json!([audience]));
         accepts(client.delete(&format!("{}/external", configurations(kind))).await).unwrap();
     }
 

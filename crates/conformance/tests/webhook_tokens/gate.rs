@@ -5,9 +5,9 @@ use conformance::{Server, accepts, rejects};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::setting::{
-    KUBERNETES, MUTATING, ON, OWN_ACCOUNT, VALIDATING, account, at, counted, create, hook, quiet_hooks,
-    register, request, review, shown, token_of,
+use crate::helpers::{
+    KUBERNETES, MUTATING, ON, OWN_ACCOUNT, VALIDATING, account, at, bearer_token, create, hook, metric_sum,
+    register, register_unused_webhooks, request, review, token_of,
 };
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn the_feature_gate_changes_only_whether_webhooks_get_tokens() {
         let mut server = Server::serve_at(folder.path(), flags).await.unwrap();
         let client = server.client().unwrap();
         if step == 0 {
-            quiet_hooks(&client).await;
+            register_unused_webhooks(&client).await;
             account(&client, "robot", KUBERNETES, &["apps"]).await;
             register(&client, MUTATING, "guards", &[hook(&at(&webhook), &["configmaps"])]).await;
             rejects(client.get(OWN_ACCOUNT).await, 404, "NotFound").unwrap();
@@ -41,16 +41,16 @@ async fn the_feature_gate_changes_only_whether_webhooks_get_tokens() {
         create(&client, &format!("step-{step}")).await.unwrap();
         let calls = webhook.take_calls();
         assert_eq!(calls.len(), 1);
-        assert_eq!(shown(&calls[0]).is_some(), on);
+        assert_eq!(bearer_token(&calls[0]).is_some(), on);
 
-        let asked = request(VALIDATING, KUBERNETES, "apps", "https://apps.example/a");
-        let answer = client.post(&token_of("robot"), &asked).await;
+        let token_request = request(VALIDATING, KUBERNETES, "apps", "https://apps.example/a");
+        let answer = client.post(&token_of("robot"), &token_request).await;
         if on {
             let got = accepts(answer).unwrap();
             got["status"]["token"].as_str().unwrap().clone_into(&mut token);
         } else {
             rejects(answer, 400, "BadRequest").unwrap();
-            assert!(counted(&client, "apiserver_webhook_authentication", "").await.abs() < 0.1);
+            assert!(metric_sum(&client, "apiserver_webhook_authentication", "").await.abs() < 0.1);
             if step == 0 {
                 // Any token works for the next request.
                 let plain = accepts(
@@ -74,5 +74,5 @@ async fn a_server_with_default_configuration_sends_tokens() {
     let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
     create(&client, "a").await.unwrap();
-    assert!(shown(&webhook.take_calls()[0]).is_some());
+    assert!(bearer_token(&webhook.take_calls()[0]).is_some());
 }

@@ -7,10 +7,10 @@ use conformance::{Problem, accepts, eventually, rejects};
 use http::Method;
 use serde_json::json;
 
-use crate::setting::{
+use crate::helpers::{
     ACCOUNTS, BINDINGS, KEP, KINDS, KUBERNETES, MAPS, MUTATING, ON, OWN_ACCOUNT, REQUESTS, ROLES, VALIDATING,
-    account, at, claims, configurations, counted, create, hook, quiet_hooks, register, request, review,
-    serve, shown, soon_not_believed, token_of,
+    account, at, bearer_token, claims, configurations, create, hook, metric_sum, register,
+    register_unused_webhooks, request, review, serve, token_of, wait_until_rejected,
 };
 
 const APPS: &str = "https://apps.example/a";
@@ -18,13 +18,13 @@ const APPS: &str = "https://apps.example/a";
 #[tokio::test]
 async fn a_token_is_invalid_after_its_configuration_was_deleted_or_recreated() {
     let (_server, client) = serve(&[ON]).await;
-    quiet_hooks(&client).await;
+    register_unused_webhooks(&client).await;
     account(&client, "robot", KUBERNETES, &["apps", "*"]).await;
     for kind in KINDS {
         let mut tokens = Vec::new();
         for group in ["apps", "*"] {
-            let asked = request(kind, KUBERNETES, group, APPS);
-            let got = accepts(client.post(&token_of("robot"), &asked).await).unwrap();
+            let token_request = request(kind, KUBERNETES, group, APPS);
+            let got = accepts(client.post(&token_of("robot"), &token_request).await).unwrap();
             tokens.push(got["status"]["token"].as_str().unwrap().to_owned());
         }
         for token in &tokens {
@@ -35,13 +35,13 @@ async fn a_token_is_invalid_after_its_configuration_was_deleted_or_recreated() {
         }
         accepts(client.delete(&format!("{}/hooks", configurations(kind))).await).unwrap();
         for token in &tokens {
-            let why = soon_not_believed(&client, token, APPS).await;
+            let why = wait_until_rejected(&client, token, APPS).await;
             assert_eq!(why, "[invalid bearer token, service account token has been invalidated]");
         }
         let again = register(&client, kind, "hooks", &[hook(&json!({"url": APPS}), &["nothings"])]).await;
         let uid = again["metadata"]["uid"].as_str().unwrap();
         for token in &tokens {
-            let why = soon_not_believed(&client, token, APPS).await;
+            let why = wait_until_rejected(&client, token, APPS).await;
             assert!(why.contains(&format!("{kind} UID ({uid}) does not match")), "{why}");
         }
     }
@@ -50,18 +50,18 @@ async fn a_token_is_invalid_after_its_configuration_was_deleted_or_recreated() {
 #[tokio::test]
 async fn a_token_is_invalid_without_its_account_and_not_issued_without_permission() {
     let (_server, client) = serve(&[ON]).await;
-    quiet_hooks(&client).await;
+    register_unused_webhooks(&client).await;
     account(&client, "robot", KEP, &["apps"]).await;
-    let asked = request(VALIDATING, KEP, "apps", APPS);
-    let got = accepts(client.post(&token_of("robot"), &asked).await).unwrap();
+    let token_request = request(VALIDATING, KEP, "apps", APPS);
+    let got = accepts(client.post(&token_of("robot"), &token_request).await).unwrap();
     let token = got["status"]["token"].as_str().unwrap();
     assert_eq!(review(&client, token, APPS).await["authenticated"], true);
     accepts(client.delete(&format!("{BINDINGS}/robot-apigroups")).await).unwrap();
-    let status = rejects(client.post(&token_of("robot"), &asked).await, 403, "Forbidden").unwrap();
+    let status = rejects(client.post(&token_of("robot"), &token_request).await, 403, "Forbidden").unwrap();
     assert!(status["message"].as_str().unwrap().contains("cannot attest resource \"apigroups\""), "{status}");
     accepts(client.delete(&format!("{ACCOUNTS}/robot")).await).unwrap();
-    soon_not_believed(&client, token, APPS).await;
-    rejects(client.post(&token_of("robot"), &asked).await, 404, "NotFound").unwrap();
+    wait_until_rejected(&client, token, APPS).await;
+    rejects(client.post(&token_of("robot"), &token_request).await, 404, "NotFound").unwrap();
 }
 
 #[tokio::test]
@@ -101,14 +101,14 @@ async fn tokens_of_a_deleted_account_or_configuration_are_not_sent_again() {
     let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await.unwrap();
     register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
     create(&client, "a").await.unwrap();
-    let first = shown(&webhook.take_calls()[0]).unwrap();
+    let first = bearer_token(&webhook.take_calls()[0]).unwrap();
 
     // The service account is deleted and created again.
     let old = claims(&first)["kubernetes.io"]["serviceaccount"]["uid"].clone();
     accepts(client.delete(OWN_ACCOUNT).await).unwrap();
     let second = eventually(Duration::from_secs(10), async || {
         accepts(client.post(&format!("{MAPS}?dryRun=All"), &json!({"metadata": {"name": "b"}})).await)?;
-        let token = webhook.take_calls().last().and_then(shown).ok_or(Problem::new("no token"))?;
+        let token = webhook.take_calls().last().and_then(bearer_token).ok_or(Problem::new("no token"))?;
         let uid = &claims(&token)["kubernetes.io"]["serviceaccount"]["uid"];
         if *uid == old { Err(Problem::new("the old account's token")) } else { Ok(token) }
     })
@@ -120,7 +120,7 @@ async fn tokens_of_a_deleted_account_or_configuration_are_not_sent_again() {
     let again = register(&client, VALIDATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
     webhook.take_calls();
     create(&client, "c").await.unwrap();
-    let third = shown(webhook.take_calls().last().unwrap()).unwrap();
+    let third = bearer_token(webhook.take_calls().last().unwrap()).unwrap();
     assert_ne!(second, third);
     assert_eq!(
         claims(&third)["kubernetes.io"]["validatingWebhookConfiguration"]["uid"],
@@ -140,8 +140,8 @@ async fn without_permission_webhooks_are_called_without_a_token() {
     register(&client, MUTATING, "hooks", &[hook(&at(&webhook), &["configmaps"])]).await;
     create(&client, "a").await.unwrap();
     let calls = webhook.take_calls();
-    assert_eq!((calls.len(), shown(&calls[0])), (1, None));
-    assert!(counted(&client, REQUESTS, "status=\"failure\"").await >= 1.0);
+    assert_eq!((calls.len(), bearer_token(&calls[0])), (1, None));
+    assert!(metric_sum(&client, REQUESTS, "status=\"failure\"").await >= 1.0);
     let log = server.log();
     assert!(log.contains("cannot get a token for a webhook"), "{log}");
     assert!(log.contains("cannot attest resource"), "{log}");
@@ -151,7 +151,7 @@ async fn without_permission_webhooks_are_called_without_a_token() {
     accepts(client.json(Method::PUT, &role, &changed).await).unwrap();
     eventually(Duration::from_secs(10), async || {
         accepts(client.post(&format!("{MAPS}?dryRun=All"), &json!({"metadata": {"name": "b"}})).await)?;
-        webhook.take_calls().last().and_then(shown).ok_or(Problem::new("no token"))
+        webhook.take_calls().last().and_then(bearer_token).ok_or(Problem::new("no token"))
     })
     .await
     .unwrap();
@@ -160,7 +160,7 @@ async fn without_permission_webhooks_are_called_without_a_token() {
 #[tokio::test]
 async fn a_token_for_a_group_needs_its_apiservice_and_one_for_all_groups_does_not() {
     let (_server, client) = serve(&[ON]).await;
-    quiet_hooks(&client).await;
+    register_unused_webhooks(&client).await;
     account(&client, "robot", KEP, &["gone.example.com", "*"]).await;
     let services = "/apis/apiregistration.k8s.io/v1/apiservices";
     let service = json!({"metadata": {"name": "v1.gone.example.com"}, "spec": {
@@ -177,7 +177,7 @@ async fn a_token_for_a_group_needs_its_apiservice_and_one_for_all_groups_does_no
             assert_eq!(review(&client, token, APPS).await["authenticated"], true);
         }
         accepts(client.delete(&format!("{services}/v1.gone.example.com")).await).unwrap();
-        let why = soon_not_believed(&client, &tokens[0], APPS).await;
+        let why = wait_until_rejected(&client, &tokens[0], APPS).await;
         assert_eq!(why, "[invalid bearer token, service account token has been invalidated]");
         assert_eq!(review(&client, &tokens[1], APPS).await["authenticated"], true);
         // With a new APIService the token is valid again: its bound object was never deleted.

@@ -4,9 +4,9 @@ use conformance::{accepts, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::setting::{
-    ACCOUNTS, KEP, KINDS, KUBERNETES, MUTATING, ON, VALIDATING, account, claims, grant, quiet_hooks, request,
-    review, serve, token_of,
+use crate::helpers::{
+    ACCOUNTS, KEP, KINDS, KUBERNETES, MUTATING, ON, VALIDATING, account, claims, grant,
+    register_unused_webhooks, request, review, serve, token_of,
 };
 
 const APPS: &str = "https://apps.example/a";
@@ -19,14 +19,14 @@ fn message(status: &Value) -> &str {
 #[tokio::test]
 async fn a_token_is_valid_for_one_webhook_and_group_and_can_be_reviewed() {
     let (_server, client) = serve(&[ON]).await;
-    let made = quiet_hooks(&client).await;
+    let made = register_unused_webhooks(&client).await;
     account(&client, "robot", KUBERNETES, &["apps", "batch", "*"]).await;
     grant(&client, "robot", [KEP[2], KEP[3]], &["apps", "batch", "core", "*"]).await;
     for dialect in [KUBERNETES, KEP] {
         for (kind, configuration) in KINDS.into_iter().zip(&made) {
-            let mut asked = request(kind, dialect, "apps", APPS);
-            asked["spec"]["expirationSeconds"] = json!(7200);
-            let answer = client.post(&token_of("robot"), &asked).await.unwrap();
+            let mut token_request = request(kind, dialect, "apps", APPS);
+            token_request["spec"]["expirationSeconds"] = json!(7200);
+            let answer = client.post(&token_of("robot"), &token_request).await.unwrap();
             let warned = answer.header("warning").contains("KEP-6060");
             assert_eq!(warned, dialect == KEP, "{}", answer.header("warning"));
             let got = accepts(Ok(answer)).unwrap();
@@ -68,8 +68,8 @@ async fn a_token_is_valid_for_one_webhook_and_group_and_can_be_reviewed() {
             assert_eq!(client.as_token(Some(token)).get("/api").await.unwrap().code, 401);
         }
         for (group, audience) in [("batch", "https://svc.ns.svc:443/"), ("*", APPS)] {
-            let asked = request(VALIDATING, dialect, group, audience);
-            let got = accepts(client.post(&token_of("robot"), &asked).await).unwrap();
+            let token_request = request(VALIDATING, dialect, group, audience);
+            let got = accepts(client.post(&token_of("robot"), &token_request).await).unwrap();
             let token = got["status"]["token"].as_str().unwrap();
             assert_eq!(review(&client, token, audience).await["authenticated"], true);
         }
@@ -77,14 +77,14 @@ async fn a_token_is_valid_for_one_webhook_and_group_and_can_be_reviewed() {
     // Only the KEP's names have a name for the core group.
     let core = "https://core.example/";
     accepts(client.post(&token_of("robot"), &request(VALIDATING, KEP, "", core)).await).unwrap();
-    let asked = request(VALIDATING, KUBERNETES, "", core);
-    rejects(client.post(&token_of("robot"), &asked).await, 422, "Invalid").unwrap();
+    let token_request = request(VALIDATING, KUBERNETES, "", core);
+    rejects(client.post(&token_of("robot"), &token_request).await, 422, "Invalid").unwrap();
 }
 
 #[tokio::test]
 async fn the_order_of_errors_does_not_reveal_stored_objects() {
     let (_server, client) = serve(&[ON]).await;
-    quiet_hooks(&client).await;
+    register_unused_webhooks(&client).await;
     accepts(client.post(ACCOUNTS, &json!({"metadata": {"name": "robot"}})).await).unwrap();
     for dialect in [KUBERNETES, KEP] {
         // A request with every error; each step fixes the reported one.
@@ -134,21 +134,22 @@ async fn the_order_of_errors_does_not_reveal_stored_objects() {
         for (group, audience) in
             [("batch", APPS), ("apps", "https://svc.ns.svc:443/"), ("apps", "https://apps.example/")]
         {
-            let asked = request(MUTATING, dialect, group, audience);
-            let status = rejects(client.post(&token_of("robot"), &asked).await, 403, "Forbidden").unwrap();
+            let token_request = request(MUTATING, dialect, group, audience);
+            let status =
+                rejects(client.post(&token_of("robot"), &token_request).await, 403, "Forbidden").unwrap();
             assert_eq!(message(&status), DENIED);
         }
         // For all groups, Kubernetes does not check the audience; the KEP does.
-        let asked = request(MUTATING, dialect, "*", "https://elsewhere.example/");
-        let answer = client.post(&token_of("robot"), &asked).await;
+        let token_request = request(MUTATING, dialect, "*", "https://elsewhere.example/");
+        let answer = client.post(&token_of("robot"), &token_request).await;
         if dialect == KEP {
             assert_eq!(message(&rejects(answer, 403, "Forbidden").unwrap()), DENIED);
         } else {
             accepts(answer).unwrap();
         }
         // Kubernetes does not check that the group is served either.
-        let asked = request(MUTATING, dialect, "gone.example.com", APPS);
-        let answer = client.post(&token_of("robot"), &asked).await;
+        let token_request = request(MUTATING, dialect, "gone.example.com", APPS);
+        let answer = client.post(&token_of("robot"), &token_request).await;
         if dialect == KEP {
             assert_eq!(message(&rejects(answer, 403, "Forbidden").unwrap()), DENIED);
         } else {
@@ -158,19 +159,18 @@ async fn the_order_of_errors_does_not_reveal_stored_objects() {
     // Permission for all groups does not include a single group, nor the reverse.
     account(&client, "star", KUBERNETES, &["*"]).await;
     account(&client, "one", KUBERNETES, &["apps"]).await;
-    let asked = |group| request(VALIDATING, KUBERNETES, group, APPS);
-    accepts(client.post(&token_of("star"), &asked("*")).await).unwrap();
-    rejects(client.post(&token_of("star"), &asked("apps")).await, 403, "Forbidden").unwrap();
-    rejects(client.post(&token_of("one"), &asked("*")).await, 403, "Forbidden").unwrap();
+    let token_request = |group| request(VALIDATING, KUBERNETES, group, APPS);
+    accepts(client.post(&token_of("star"), &token_request("*")).await).unwrap();
+    rejects(client.post(&token_of("star"), &token_request("apps")).await, 403, "Forbidden").unwrap();
+    rejects(client.post(&token_of("one"), &token_request("*")).await, 403, "Forbidden").unwrap();
     // The group of a CRD has an APIService.
-    let definition = json!({"metadata": {"name": "things.gone.example.com"}, "spec": {
+    let crd = json!({"metadata": {"name": "things.gone.example.com"}, "spec": {
         "group": "gone.example.com", "scope": "Cluster",
         "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
-    accepts(client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await)
-        .unwrap();
-    let asked = request(MUTATING, KEP, "gone.example.com", APPS);
-    accepts(client.post(&token_of("robot"), &asked).await).unwrap();
+    accepts(client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd).await).unwrap();
+    let token_request = request(MUTATING, KEP, "gone.example.com", APPS);
+    accepts(client.post(&token_of("robot"), &token_request).await).unwrap();
 }
 
 #[tokio::test]

@@ -226,11 +226,11 @@ pub(crate) async fn register(
 }
 
 /// Registers `guards`, which validates created objects of a group.
-pub(crate) async fn guards(client: &Client, site: &Site, resource: (&str, &str)) {
+pub(crate) async fn register_validating(client: &Client, site: &Site, resource: (&str, &str)) {
     register(client, ConfigurationKind::Validating, "guards", (site, "/validate"), resource).await;
 }
 
-pub(crate) async fn forget(client: &Client, kind: ConfigurationKind, name: &str) {
+pub(crate) async fn unregister(client: &Client, kind: ConfigurationKind, name: &str) {
     accepts(client.delete(&format!("{}/{name}", configurations(kind))).await).unwrap();
 }
 

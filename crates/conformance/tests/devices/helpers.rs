@@ -60,7 +60,7 @@ pub(crate) fn pod(name: &str, source: &Value) -> Value {
 }
 
 /// Waits until a pod has a node, or a reason for having none.
-pub(crate) async fn placed(client: &Client, name: &str) -> Result<String, String> {
+pub(crate) async fn wait_for_node(client: &Client, name: &str) -> Result<String, String> {
     let outcome = eventually(SOON, async || {
         let pod = accepts(client.get(&format!("{PODS}/{name}")).await)?;
         if let Some(node) = pod.pointer("/spec/nodeName").and_then(Value::as_str) {
@@ -87,7 +87,7 @@ pub(crate) async fn allocation(client: &Client, pod: &str) -> Value {
 }
 
 /// The event that says why a pod got no claim.
-pub(crate) async fn claim_refused(client: &Client) -> Value {
+pub(crate) async fn wait_for_refused_claim(client: &Client) -> Value {
     eventually(SOON, async || {
         let events = accepts(client.get("/api/v1/namespaces/default/events").await)?;
         let all = events["items"].as_array().cloned().unwrap_or_default();

@@ -61,7 +61,7 @@ pub(crate) async fn register(client: &Client, kind: &str, name: &str, hooks: &[V
 }
 
 /// Configurations of both kinds named `hooks` whose webhooks are never called.
-pub(crate) async fn quiet_hooks(client: &Client) -> Vec<Value> {
+pub(crate) async fn register_unused_webhooks(client: &Client) -> Vec<Value> {
     let quiet = |name: &str, config: Value, groups: &[&str]| {
         json!({
             "name": name, "clientConfig": config, "sideEffects": "None", "admissionReviewVersions": ["v1"],
@@ -125,11 +125,11 @@ pub(crate) async fn review(client: &Client, token: &str, audience: &str) -> Valu
 }
 
 /// Waits until a token is rejected; the cache may accept it for ten seconds more.
-pub(crate) async fn soon_not_believed(client: &Client, token: &str, audience: &str) -> String {
+pub(crate) async fn wait_until_rejected(client: &Client, token: &str, audience: &str) -> String {
     conformance::eventually(Duration::from_secs(30), async || {
         let status = review(client, token, audience).await;
         if status["authenticated"] == true {
-            return Err(conformance::Problem::new(format!("still believed: {status}")));
+            return Err(conformance::Problem::new(format!("still accepted: {status}")));
         }
         Ok(status["error"].as_str().unwrap_or_default().to_owned())
     })
@@ -137,8 +137,8 @@ pub(crate) async fn soon_not_believed(client: &Client, token: &str, audience: &s
     .unwrap()
 }
 
-/// Sets the rules of a webhook.
-pub(crate) fn asked(call: &ReviewCall) -> String {
+/// The resource, subresource and name that a review is about.
+pub(crate) fn review_target(call: &ReviewCall) -> String {
     let text =
         |pointer: &str| call.review.pointer(pointer).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
     format!(
@@ -150,7 +150,7 @@ pub(crate) fn asked(call: &ReviewCall) -> String {
 }
 
 /// The token of a received review.
-pub(crate) fn shown(call: &ReviewCall) -> Option<String> {
+pub(crate) fn bearer_token(call: &ReviewCall) -> Option<String> {
     let header = call.headers.get("authorization")?.to_str().unwrap();
     Some(header.strip_prefix("Bearer ").unwrap().to_owned())
 }
@@ -161,7 +161,7 @@ pub(crate) async fn create(client: &Client, name: &str) -> Result<Value> {
 }
 
 /// A counter of the server, summed over the series that contain all of these words; 0 if there are none.
-pub(crate) async fn counted(client: &Client, family: &str, words: &str) -> f64 {
+pub(crate) async fn metric_sum(client: &Client, family: &str, words: &str) -> f64 {
     let page = client.get("/metrics").await.unwrap().text();
     page.lines()
         .filter(|line| line.starts_with(family) && line.contains(words))
