@@ -4,7 +4,8 @@
 //! Absolute figures move with the machine; the ratio, measured in one run, is what counts.
 
 pub mod authorization;
-mod definitions;
+mod crds;
+mod etcd;
 mod fairness;
 mod measure;
 pub mod policies;
@@ -12,9 +13,10 @@ mod registered;
 mod requests;
 mod table;
 
-pub use definitions::definitions;
+pub use crds::crds;
+pub use etcd::{reference_on_etcd, stores};
 pub use fairness::fairness;
-pub use measure::{Figures, Subject, run, webhook_rate};
+pub use measure::{Figures, MeasuredServer, run, webhook_rate};
 pub use registered::registered;
 pub use requests::{CONNECTIONS, STREAMS};
 pub use table::print;

@@ -22,9 +22,11 @@ pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()>
         stages.run("load", || {
             run_command(cargo(root).args(["build", "--release", "--package", "cli", "--bin", "portcullis"]))?;
             let binary = setup::target_folder(root)?.join("release/portcullis");
+            let tools = setup::prepare(root)?;
             run_command(
                 cargo(root)
                     .args(["run", "--release", "--quiet", "--package", "conformance", "--bin", "load"])
+                    .envs(tools.env.iter().map(|(name, value)| (name, value)))
                     .env("PORTCULLIS_BIN", binary),
             )
         });

@@ -2,15 +2,16 @@
 //!
 //! `REFERENCE_TOKEN` is the reference's administrator, `REFERENCE_PIDS` its processes (the API server's and etcd's, with a comma),
 //! `REFERENCE_START_MS` how long it took to be ready. `LOAD_SECONDS` is how long each rate is measured. `LOAD_ONLY` is
-//! `requests`, `authorization`, `policies` (of the API and from files, by themselves), `definitions` or `fairness`, for one part alone.
-//! `LOAD_MOST` leaves out the rounds of `authorization` with more bindings.
+//! `requests`, `authorization`, `policies` (of the API and from files, by themselves), `crds`, `fairness` or `etcd`, for one part alone.
+//! `LOAD_MOST` leaves out the rounds of `authorization` with more bindings. `LOAD_ETCD_SERVERS` are the URLs of the members that the
+//! reference uses too; without it, `etcd` starts three members (`PORTCULLIS_ETCD`).
 
 use std::env;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use conformance::client::{Trust, tls};
-use conformance::load::{self, Figures, Subject};
+use conformance::load::{self, Figures, MeasuredServer};
 use conformance::server::ADMIN_TOKEN;
 use conformance::{Problem, Result, Server};
 
@@ -39,37 +40,47 @@ async fn run() -> Result<()> {
     let only = env::var("LOAD_ONLY").unwrap_or_default();
     if only.is_empty() || only == "requests" {
         let own = portcullis(time).await?;
-        let reference = match reference_subject(time)? {
+        let reference = match reference_server(time)? {
             None => None,
-            Some(subject) => Some(load::run(&subject).await?),
+            Some(measured_server) => Some(load::run(&measured_server).await?),
         };
         load::print(&own, reference.as_ref());
     }
     if only.is_empty() || only == "authorization" {
         let most = number("LOAD_MOST").unwrap_or(u64::MAX);
         let server = Server::serve(&[]).await?;
-        let mut own = load::authorization::bindings(&subject(&server, None, time)?, most).await?;
+        let mut own = load::authorization::bindings(&measured_server(&server, None, time)?, most).await?;
         drop(server);
         own.extend(load::authorization::chains(time).await?);
-        let reference = match reference_subject(time)? {
+        let reference = match reference_server(time)? {
             None => None,
-            Some(subject) => Some(load::authorization::bindings(&subject, most).await?),
+            Some(measured_server) => Some(load::authorization::bindings(&measured_server, most).await?),
         };
         load::print(&own, reference.as_ref());
     }
     if only == "policies" {
         // Otherwise these are part of the requests and are measured on the reference too.
         let server = Server::serve(&[]).await?;
-        load::print(&load::registered(&subject(&server, None, time)?).await?, None);
+        load::print(&load::registered(&measured_server(&server, None, time)?).await?, None);
     }
     if only.is_empty() || only == "policies" {
         load::print(&load::policies::run(time).await?, None);
     }
-    if only.is_empty() || only == "definitions" {
-        load::print(&load::definitions().await?, None);
+    if only.is_empty() || only == "crds" {
+        load::print(&load::crds().await?, None);
     }
     if only.is_empty() || only == "fairness" {
         load::print(&load::fairness(time).await?, None);
+    }
+    if only.is_empty() || only == "etcd" {
+        let servers = env::var("LOAD_ETCD_SERVERS").ok();
+        if let Some(own) = load::stores(time, servers.as_deref()).await? {
+            let reference = match reference_server(time)? {
+                Some(server) if servers.is_some() => Some(load::reference_on_etcd(&server).await?),
+                _ => None,
+            };
+            load::print(&own, reference.as_ref());
+        }
     }
     Ok(())
 }
@@ -81,18 +92,18 @@ async fn portcullis(time: Duration) -> Result<Figures> {
         quickest = Some(quickest.map_or(took, |quickest| quickest.min(took)));
     }
     let server = Server::serve(&[]).await?;
-    let mut figures = load::run(&subject(&server, quickest, time)?).await?;
+    let mut figures = load::run(&measured_server(&server, quickest, time)?).await?;
     // A server for each measurement, so that it does not find objects of the other.
     for (name, flags) in [("dry run, one webhook /s", [].as_slice()), ("the same with tokens /s", &[TOKENS])]
     {
         let server = Server::serve(flags).await?;
-        figures.push((name, Some(load::webhook_rate(&subject(&server, None, time)?).await?)));
+        figures.push((name, Some(load::webhook_rate(&measured_server(&server, None, time)?).await?)));
     }
     Ok(figures)
 }
 
-fn subject(server: &Server, start: Option<Duration>, time: Duration) -> Result<Subject> {
-    Ok(Subject {
+fn measured_server(server: &Server, start: Option<Duration>, time: Duration) -> Result<MeasuredServer> {
+    Ok(MeasuredServer {
         url: server.url.clone(),
         tls: tls(Trust::Anything, None)?,
         token: Some(ADMIN_TOKEN.to_owned()),
@@ -102,10 +113,10 @@ fn subject(server: &Server, start: Option<Duration>, time: Duration) -> Result<S
     })
 }
 
-fn reference_subject(time: Duration) -> Result<Option<Subject>> {
+fn reference_server(time: Duration) -> Result<Option<MeasuredServer>> {
     let Ok(url) = env::var("REFERENCE_URL") else { return Ok(None) };
     let pids = env::var("REFERENCE_PIDS").unwrap_or_default();
-    Ok(Some(Subject {
+    Ok(Some(MeasuredServer {
         url,
         tls: tls(Trust::Anything, None)?,
         token: Some(env::var("REFERENCE_TOKEN").unwrap_or_else(|_| ADMIN_TOKEN.to_owned())),

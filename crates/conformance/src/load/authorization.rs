@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::measure::{Figures, Subject};
+use super::measure::{Figures, MeasuredServer};
 use super::requests::{LoadConnections, LoadLimit};
 use crate::client::{Trust, tls};
 use crate::hook::{Hook, HookReply};
@@ -37,7 +37,7 @@ const CONDITIONS: [&str; 8] = [
 
 /// Reviews per second with increasing numbers of bindings in their namespace; every second review is allowed. Rounds with more
 /// than `most` bindings are left out.
-pub async fn bindings(subject: &Subject, most: u64) -> Result<Figures> {
+pub async fn bindings(subject: &MeasuredServer, most: u64) -> Result<Figures> {
     let wires = LoadConnections::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
     let nanoseconds =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos());

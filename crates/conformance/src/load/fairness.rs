@@ -53,7 +53,7 @@ pub async fn fairness(time: Duration) -> Result<Figures> {
 }
 
 /// Measures the small flow alone, then both flows, and returns the ratio.
-async fn both_flows(time: Duration, with_webhook: bool) -> Result<(Served, Served, Served)> {
+async fn both_flows(time: Duration, with_webhook: bool) -> Result<(FlowTotals, FlowTotals, FlowTotals)> {
     let server = Server::serve(&["--max-requests-inflight=4", "--max-mutating-requests-inflight=4"]).await?;
     let config = tls(Trust::Anything, None)?;
     let connect = async |token: &str| LoadConnections::connect(&server.url, &config, Some(token)).await;
@@ -76,12 +76,12 @@ async fn both_flows(time: Duration, with_webhook: bool) -> Result<(Served, Serve
 
 /// The number of dispatched requests of one flow and the sum of their waiting times.
 #[derive(Clone, Copy, Debug)]
-struct Served {
+struct FlowTotals {
     requests: f64,
     seconds_waited: f64,
 }
 
-impl Served {
+impl FlowTotals {
     /// The average waiting time of a request in seconds.
     fn waited(self) -> f64 {
         self.seconds_waited / self.requests.max(1.0)
@@ -152,12 +152,12 @@ fn keep_busy(wires: &LoadConnections, requests: usize, tasks: &mut JoinSet<()>, 
 }
 
 /// The numbers of served requests of the small and the large flow during a period.
-async fn served(admin: &LoadConnections, time: Duration) -> Result<(Served, Served)> {
+async fn served(admin: &LoadConnections, time: Duration) -> Result<(FlowTotals, FlowTotals)> {
     tokio::time::sleep(WARM_UP).await;
     let before = (reading(admin, "small").await?, reading(admin, "large").await?);
     tokio::time::sleep(time).await;
     let after = (reading(admin, "small").await?, reading(admin, "large").await?);
-    let between = |before: Served, after: Served| Served {
+    let between = |before: FlowTotals, after: FlowTotals| FlowTotals {
         requests: after.requests - before.requests,
         seconds_waited: after.seconds_waited - before.seconds_waited,
     };
@@ -168,7 +168,7 @@ async fn served(admin: &LoadConnections, time: Duration) -> Result<(Served, Serv
     Ok((small, large))
 }
 
-async fn reading(admin: &LoadConnections, schema: &str) -> Result<Served> {
+async fn reading(admin: &LoadConnections, schema: &str) -> Result<FlowTotals> {
     let page = admin.once(&Method::GET, "/metrics", Bytes::new()).await?;
     let page = String::from_utf8_lossy(&page);
     let value = |suffix: &str| {
@@ -179,5 +179,5 @@ async fn reading(admin: &LoadConnections, schema: &str) -> Result<Served> {
         });
         lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>()
     };
-    Ok(Served { requests: value("count"), seconds_waited: value("sum") })
+    Ok(FlowTotals { requests: value("count"), seconds_waited: value("sum") })
 }

@@ -21,7 +21,7 @@ const EVENTS: u64 = 200;
 
 /// A server to measure.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct MeasuredServer {
     /// The base URL, `https://HOST:PORT`.
     pub url: String,
     /// The trusted CA, and the client certificate.
@@ -40,7 +40,7 @@ pub struct Subject {
 pub type Figures = Vec<(&'static str, Option<f64>)>;
 
 /// Measures one server in a namespace that it creates.
-pub async fn run(subject: &Subject) -> Result<Figures> {
+pub async fn run(subject: &MeasuredServer) -> Result<Figures> {
     let wires = LoadConnections::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
     let mut figures: Figures = vec![
         ("start to ready, ms", subject.start.map(|time| time.as_secs_f64() * 1000.0)),
@@ -92,7 +92,7 @@ pub async fn run(subject: &Subject) -> Result<Figures> {
 
 /// Dry runs per second that call one webhook each. The first request, which opens connections and requests tokens, is not
 /// counted.
-pub async fn webhook_rate(subject: &Subject) -> Result<f64> {
+pub async fn webhook_rate(subject: &MeasuredServer) -> Result<f64> {
     let wires = LoadConnections::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
     let webhook = WebhookServer::start(ServingCertificate::Signed, |_| ReviewReply::allow()).await?;
     let configuration = json!({"metadata": {"name": "load"}, "webhooks": [{

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::json;
 
-use super::measure::{Figures, Subject, dry_run_pod, memory};
+use super::measure::{Figures, MeasuredServer, dry_run_pod, memory};
 use super::requests::{LoadConnections, LoadLimit};
 use crate::Result;
 
@@ -37,7 +37,11 @@ const ROUNDS: [Round; 4] = [
 ];
 
 /// Measures one case and deletes its policies.
-pub(super) async fn run(subject: &Subject, wires: &LoadConnections, namespace: &str) -> Result<Figures> {
+pub(super) async fn run(
+    subject: &MeasuredServer,
+    wires: &LoadConnections,
+    namespace: &str,
+) -> Result<Figures> {
     let mut figures = Figures::new();
     for (count, resource, [rate, time, bytes]) in ROUNDS {
         register(wires, count, resource).await?;
@@ -60,7 +64,7 @@ pub(super) async fn run(subject: &Subject, wires: &LoadConnections, namespace: &
 }
 
 /// Measures a fresh server, so that its memory is that of the policies.
-pub async fn registered(subject: &Subject) -> Result<Figures> {
+pub async fn registered(subject: &MeasuredServer) -> Result<Figures> {
     let wires = LoadConnections::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
     run(subject, &wires, "default").await
 }

@@ -23,14 +23,14 @@ pub const CONNECTIONS: usize = 4;
 /// The number of concurrent requests on each connection.
 pub const STREAMS: usize = 8;
 
-type Sender = http2::SendRequest<Full<Bytes>>;
+type Http2Sender = http2::SendRequest<Full<Bytes>>;
 
 /// Connections to one server with the administrator's credentials.
 #[derive(Clone)]
 pub(super) struct LoadConnections {
     authority: String,
     token: Option<String>,
-    senders: Vec<Sender>,
+    senders: Vec<Http2Sender>,
 }
 
 /// The amount of requests to send.
@@ -160,7 +160,7 @@ impl LoadConnections {
     }
 }
 
-async fn exchange(sender: &mut Sender, request: Request<Full<Bytes>>) -> Result<Bytes> {
+async fn exchange(sender: &mut Http2Sender, request: Request<Full<Bytes>>) -> Result<Bytes> {
     let line = format!("{} {}", request.method(), request.uri().path());
     let response = sender.send_request(request).await.map_err(|e| Problem::at(&line, e))?;
     let code = response.status();

@@ -23,7 +23,7 @@ const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Measures a server that is started for this.
-pub async fn definitions() -> Result<Figures> {
+pub async fn crds() -> Result<Figures> {
     let folder = tempfile::tempdir().map_err(|e| Problem::at("a folder", e))?;
     let mut server = Server::serve_at(folder.path(), &[]).await?;
     let wires =
@@ -37,7 +37,7 @@ pub async fn definitions() -> Result<Figures> {
             break;
         }
         if begun.elapsed() > PATIENCE {
-            return Err(Problem::new(format!("only {established} of {MANY} definitions are established")));
+            return Err(Problem::new(format!("only {established} of {MANY} CRDs are established")));
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -55,15 +55,15 @@ pub async fn definitions() -> Result<Figures> {
     #[expect(clippy::cast_precision_loss, reason = "megabytes")]
     let memory = memory.map(|kib| kib as f64 * 1024.0 / 1e6);
     Ok(vec![
-        ("500 definitions established, ms", Some(milliseconds(installed))),
-        ("start with 500 definitions, ms", quickest.map(milliseconds)),
-        ("memory with 500 definitions, MB", memory),
+        ("500 CRDs established, ms", Some(milliseconds(installed))),
+        ("start with 500 CRDs, ms", quickest.map(milliseconds)),
+        ("memory with 500 CRDs, MB", memory),
     ])
 }
 
 fn established(list: &Value) -> u64 {
-    let holds = |definition: &&Value| {
-        let conditions = definition.pointer("/status/conditions").and_then(Value::as_array);
+    let holds = |crd: &&Value| {
+        let conditions = crd.pointer("/status/conditions").and_then(Value::as_array);
         conditions.is_some_and(|conditions| {
             conditions.iter().any(|c| c["type"] == "Established" && c["status"] == "True")
         })
