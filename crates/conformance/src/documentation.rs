@@ -21,14 +21,16 @@
 //! | `<!-- retry -->` | the block is run again until its output is as shown |
 //! | `<!-- needs: program -->` | the block is left out, with a message, where the program is missing |
 //! | `<!-- page-needs: program, program -->` | the same for the whole page |
+//!
+//! A program of etcd that is missing is a failure, unless `PORTCULLIS_ETCD` is `left-out`: `cargo xtask test` sets and reports that.
 
 mod expected_output;
 mod page;
 mod page_shell;
+mod programs;
 mod unrun_blocks;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 pub use expected_output::compare as compare_output;
 pub use page::{BlockLanguage, DocBlock, DocPage};
@@ -37,9 +39,10 @@ pub use unrun_blocks::check_blocks;
 use crate::server::free_port;
 use crate::{Problem, Result};
 use page_shell::{OnFailure, PageShell};
+use programs::missing_programs;
 
 /// Ports that pages name, each replaced by a free one.
-const PORTS: [&str; 3] = ["6443", "8443", "9443"];
+const PORTS: [&str; 5] = ["6443", "8443", "9443", "2379", "2380"];
 
 /// The root of this repository.
 pub fn repository() -> PathBuf {
@@ -47,21 +50,9 @@ pub fn repository() -> PathBuf {
     root.canonicalize().unwrap_or(root)
 }
 
-/// The programs among these that this machine lacks. `python3-kubernetes` is Python with the Kubernetes client.
-pub fn missing_programs(programs: &[String]) -> Vec<&str> {
-    let exists = |program: &str| match program {
-        "python3-kubernetes" => page_shell::python_with_client().is_some(),
-        _ => {
-            let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
-            found.is_ok_and(|found| found.status.success())
-        }
-    };
-    programs.iter().map(String::as_str).filter(|program| !exists(program)).collect()
-}
-
 /// Runs the blocks of a page in order and compares what they print. `replacements` are made in commands, files and expected output.
 pub fn run(page: &DocPage, replacements: &[(&str, &str)]) -> Result<()> {
-    let missing = missing_programs(&page.needs);
+    let missing = missing_programs(&page.needs).map_err(|e| Problem::at(&page.name, e))?;
     if !missing.is_empty() {
         println!("left out: {} needs {}", page.name, missing.join(", "));
         return Ok(());
@@ -86,7 +77,7 @@ pub fn run(page: &DocPage, replacements: &[(&str, &str)]) -> Result<()> {
         if block.not_run.is_some() {
             continue;
         }
-        let missing = missing_programs(&block.needs);
+        let missing = missing_programs(&block.needs).map_err(|e| Problem::at(&page.name, e))?;
         if !missing.is_empty() {
             println!("left out: {}:{} needs {}", page.name, block.line, missing.join(", "));
             continue;

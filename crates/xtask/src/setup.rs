@@ -98,7 +98,9 @@ fn minor(version: &Value) -> Option<u32> {
 fn etcd(folder: &Path, tools: &mut Tools) {
     let own = folder.join("usr/bin/etcd");
     let installed = find("etcd").filter(|etcd| etcd_version(etcd).is_some_and(|found| found >= ETCD_VERSION));
-    let unpacked = if installed.is_some() || own.is_file() { Ok(()) } else { unpack_etcd(folder) };
+    let installed = installed.filter(|etcd| has_etcd_clients(etcd));
+    let is_unpacked = own.is_file() && has_etcd_clients(&own);
+    let unpacked = if installed.is_some() || is_unpacked { Ok(()) } else { unpack_etcd(folder) };
     if let Err(error) = unpacked {
         tools.left_out.push(format!("the tests with etcd: {error:#}"));
         tools.env.push(("PORTCULLIS_ETCD", "left-out".to_owned()));
@@ -109,6 +111,11 @@ fn etcd(folder: &Path, tools: &mut Tools) {
     tools.env.push(("PORTCULLIS_ETCD", etcd.display().to_string()));
 }
 
+/// True if etcdctl and etcdutl, which the documentation uses, are beside etcd.
+fn has_etcd_clients(etcd: &Path) -> bool {
+    ["etcdctl", "etcdutl"].iter().all(|name| etcd.with_file_name(name).is_file())
+}
+
 /// The version that `etcd --version` prints: `etcd Version: 3.5.16`.
 fn etcd_version(etcd: &Path) -> Option<(u32, u32, u32)> {
     let text = output(Command::new(etcd).arg("--version")).ok()?;
@@ -116,7 +123,7 @@ fn etcd_version(etcd: &Path) -> Option<(u32, u32, u32)> {
     Some((numbers.next()??, numbers.next()??, numbers.next()??))
 }
 
-/// Downloads the package from the archive that the machine's apt uses, with apt's verification, but with lists of its own.
+/// Downloads the packages from the archive that the machine's apt uses, with apt's verification, but with lists of its own.
 fn unpack_etcd(folder: &Path) -> Result<()> {
     let targets = || {
         let mut apt = Command::new("apt-get");
@@ -157,15 +164,18 @@ fn unpack_etcd(folder: &Path) -> Result<()> {
         output(apt.args(args))
     };
     apt(&["update"])?;
-    apt(&["download", "etcd-server"])?;
+    apt(&["download", "etcd-server", "etcd-client"])?;
     let is_package = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
     let files = fs::read_dir(folder)?.filter_map(Result::ok).map(|file| file.path());
-    let package = files.into_iter().find(is_package).context("apt-get downloaded no package")?;
-    output(Command::new("dpkg").arg("-x").arg(&package).arg(folder))?;
+    for package in files.filter(is_package).collect::<Vec<_>>() {
+        output(Command::new("dpkg").arg("-x").arg(&package).arg(folder))?;
+        fs::remove_file(package)?;
+    }
     for folder in [lists, cache] {
         fs::remove_dir_all(folder)?;
     }
-    Ok(fs::remove_file(package)?)
+    anyhow::ensure!(has_etcd_clients(&folder.join("usr/bin/etcd")), "the packages lack etcdctl or etcdutl");
+    Ok(())
 }
 
 /// The Go and Python packages for webhook authors are tested only where their toolchains are installed.

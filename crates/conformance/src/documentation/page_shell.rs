@@ -6,12 +6,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use super::expected_output::compare;
+use super::programs::{python_with_client, search_path};
 use crate::server::binary;
 use crate::{Problem, Result};
 
@@ -68,11 +68,10 @@ impl PageShell {
             let python = format!("#!/bin/sh\nexec '{python}' \"$@\"\n");
             write_program(&root.join("bin/python3"), &python)?;
         }
-        let path = format!("{}:{}", root.join("bin").display(), std::env::var("PATH").unwrap_or_default());
         let log = fs::File::create(root.join("shell.log")).map_err(|e| Problem::at("a file", e))?;
         let bash = Command::new("bash")
             .args(["-c", LOOP])
-            .env("PATH", path)
+            .env("PATH", search_path(&root.join("bin")))
             .env("HOME", root)
             .env_remove("KUBECONFIG")
             .current_dir(root.join("work"))
@@ -190,21 +189,6 @@ impl Drop for PageShell {
         let _ = Command::new("bash").args(["-c", &group]).status();
         let _ = self.bash.wait();
     }
-}
-
-/// Python with the Kubernetes client: `PORTCULLIS_PYTHON`, which `cargo xtask test` sets, or `python3`.
-pub(super) fn python_with_client() -> Option<&'static str> {
-    static FOUND: OnceLock<Option<String>> = OnceLock::new();
-    let found = FOUND.get_or_init(|| {
-        let own = std::env::var("PORTCULLIS_PYTHON").ok();
-        let python = own.or_else(|| {
-            let path = Command::new("sh").args(["-c", "command -v python3"]).output().ok()?;
-            Some(String::from_utf8_lossy(&path.stdout).trim().to_owned())
-        })?;
-        let imports = Command::new(&python).args(["-c", "import kubernetes"]).stderr(Stdio::null()).status();
-        imports.is_ok_and(|status| status.success()).then_some(python)
-    });
-    found.as_deref()
 }
 
 fn write_program(path: &Path, text: &str) -> Result<()> {

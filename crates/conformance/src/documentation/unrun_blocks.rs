@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use http::Method;
 use serde_json::Value;
 
-use super::{BlockLanguage, DocPage, missing_programs};
+use super::programs::missing_programs;
+use super::{BlockLanguage, DocPage};
 use crate::server::binary;
 use crate::{Problem, Result, Server};
 
@@ -35,7 +36,7 @@ pub async fn check_blocks(page: &DocPage, server: &Server) -> Result<usize> {
                 parse_with("bash", &["-n"], &commands)
             }
             BlockLanguage::Python => {
-                if missing_programs(&["python3".to_owned()]).is_empty() {
+                if missing_programs(&["python3".to_owned()])?.is_empty() {
                     parse_with(
                         "python3",
                         &["-c", "import ast, sys; ast.parse(sys.stdin.read())"],
