@@ -1,5 +1,6 @@
 //! The data directory: its permissions, its lock and its files.
 
+use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,17 @@ const LOCK: &str = "LOCK";
 /// Reports whether a directory contains a store.
 pub fn is_store(directory: &Path) -> bool {
     directory.join(FILE).is_file()
+}
+
+/// Reports whether a file of this name, in a directory without other files, is one of the store.
+pub(super) fn is_own_file(name: &OsStr) -> bool {
+    [FILE, NEW, LOCK].iter().any(|own| *own == name)
+}
+
+/// Removes the store's files, complete or not, from a directory that this process has locked.
+pub(super) fn clear(directory: &Path) -> io::Result<()> {
+    remove_if_there(&directory.join(FILE))?;
+    remove_if_there(&directory.join(NEW))
 }
 
 /// Maximum number of preserved files of one format.

@@ -3,18 +3,20 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use redb::{
     Database, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
-    TableDefinition, TableError, TableHandle,
+    TableDefinition, TableError, TableHandle, WriteTransaction,
 };
 
 use crate::backend::{Done, Feed, Range, RangePage, StoredRecord};
 use crate::error::{OpenError, ReadError};
 use crate::key;
-use crate::record::Change;
+use crate::migration_marker::MigrationMarker;
+use crate::record::{Change, StoredEntry};
 use crate::table::StoredEntries;
 
 use super::FORMAT;
@@ -29,6 +31,10 @@ const IS: &str = "format";
 const MAGIC: &[u8] = b"portcullis store";
 /// Key in `META`: the revision up to which replaced rows are removed.
 const COMPACTED: &str = "compacted";
+/// Key in `META`: the marker of a migration that is not complete.
+const MIGRATION: &str = "migration";
+/// The format of a file that a migration has not completed. No version of the program reads it as a store.
+pub(super) const INCOMPLETE: u32 = u32::MAX;
 /// Number of rows applied to the feed at a time.
 const REPLAY: usize = 1024;
 
@@ -56,28 +62,99 @@ impl Log {
     /// Opens the file and checks its format. Creates the file if there is none, and migrates one of the previous format if `rekey`
     /// is given.
     pub(super) fn open(medium: &Medium, rekey: Option<Rekey>) -> Result<Log, OpenError> {
+        let path = medium.path();
+        match (Log::find(medium)?, rekey) {
+            (None, _) => Log::make(medium, &StoredEntries::default(), 0, |_| None)
+                .map_err(|fault| fault.opening(&path)),
+            (Some((log, FORMAT)), _) => Ok(log),
+            (Some((log, migrate::FROM)), Some(rekey)) => migrate::migrate(log, medium, rekey),
+            (Some((log, found)), _) => Err(log.unusable(path, found)),
+        }
+    }
+
+    /// Why a file of another format than [`FORMAT`] cannot be used.
+    pub(super) fn unusable(&self, path: PathBuf, found: u32) -> OpenError {
+        if found != INCOMPLETE {
+            return OpenError::Format { path, found, known: FORMAT };
+        }
+        match self.marker() {
+            Ok(Some(marker)) => {
+                let location = format!("the data directory `{}`", path.parent().unwrap_or(&path).display());
+                OpenError::IncompleteMigration { location, resume: marker.resume }
+            }
+            Ok(None) => OpenError::Format { path, found, known: FORMAT },
+            Err(fault) => fault.opening(&path),
+        }
+    }
+
+    /// The marker of a migration that has begun to fill this file; `None` if there is none, or one of another version.
+    pub(super) fn marker(&self) -> Result<Option<MigrationMarker>, Fault> {
+        guarded(|| {
+            let reading = self.database.begin_read()?;
+            let meta = reading.open_table(META)?;
+            let marker = meta.get(MIGRATION)?;
+            Ok(marker.and_then(|marker| MigrationMarker::decode(marker.value())))
+        })
+    }
+
+    /// Marks a file that [`Log::begin`] has created as the target of a migration.
+    pub(super) fn mark(&self, marker: &MigrationMarker) -> Result<(), Fault> {
+        guarded(|| {
+            let transaction = self.database.begin_write()?;
+            transaction.open_table(META)?.insert(MIGRATION, marker.encode().as_slice())?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// Removes the mark, and makes this a store at `revision`.
+    pub(super) fn complete(&self, revision: u64) -> Result<(), Fault> {
+        guarded(|| {
+            let transaction = self.database.begin_write()?;
+            write_meta(&transaction, FORMAT, revision)?;
+            transaction.open_table(META)?.remove(MIGRATION)?;
+            Ok(transaction.commit()?)
+        })
+    }
+
+    /// Opens the file, whatever its format is. `None` if there is none.
+    pub(super) fn find(medium: &Medium) -> Result<Option<(Log, u32)>, OpenError> {
         let opened = guarded(|| {
             let Some(database) = medium.open()? else { return Ok(None) };
             let log = Log { database };
             let format = log.identify()?;
             Ok(Some((log, format)))
         });
-        let path = medium.path();
-        match (opened.map_err(|fault| fault.opening(&path))?, rekey) {
-            (None, _) => {
-                Log::make(medium, &StoredEntries::default(), 0).map_err(|fault| fault.opening(&path))
-            }
-            (Some((log, FORMAT)), _) => Ok(log),
-            (Some((log, migrate::FROM)), Some(rekey)) => migrate::migrate(log, medium, rekey),
-            (Some((_, found)), _) => Err(OpenError::Format { path, found, known: FORMAT }),
-        }
+        opened.map_err(|fault| fault.opening(&medium.path()))
     }
 
-    /// Writes a new file with the entries that are live at `revision`, and replaces the current file with it.
-    pub(super) fn make(medium: &Medium, live: &StoredEntries, revision: u64) -> Result<Log, Fault> {
+    /// Creates a new file without rows beside the current one, at `revision`.
+    pub(super) fn begin(medium: &Medium, format: u32, revision: u64) -> Result<Log, Fault> {
         guarded(|| {
             let log = Log { database: medium.begin()? };
-            log.write(live, revision)?;
+            let transaction = log.database.begin_write()?;
+            write_meta(&transaction, format, revision)?;
+            transaction.open_table(LOG)?;
+            transaction.commit()?;
+            Ok(log)
+        })
+    }
+
+    /// Counts the rows of all revisions.
+    pub(super) fn rows(&self) -> Result<u64, Fault> {
+        guarded(|| Ok(self.database.begin_read()?.open_table(LOG)?.len()?))
+    }
+
+    /// Writes a new file with the entries that are live at `revision`, and replaces the current file with it. `deadline` is the time
+    /// at which an entry expires, since the Unix epoch.
+    pub(super) fn make(
+        medium: &Medium,
+        live: &StoredEntries,
+        revision: u64,
+        deadline: impl Fn(&StoredEntry) -> Option<Duration>,
+    ) -> Result<Log, Fault> {
+        guarded(|| {
+            let log = Log { database: medium.begin()? };
+            log.write(live, revision, &deadline)?;
             medium.replace()?;
             Ok(log)
         })
@@ -149,17 +226,21 @@ impl Log {
     }
 
     /// Writes the initial content of an empty file.
-    fn write(&self, live: &StoredEntries, revision: u64) -> Result<(), Error> {
+    fn write(
+        &self,
+        live: &StoredEntries,
+        revision: u64,
+        deadline: &impl Fn(&StoredEntry) -> Option<Duration>,
+    ) -> Result<(), Error> {
         let transaction = self.database.begin_write()?;
+        write_meta(&transaction, FORMAT, revision)?;
         {
-            let mut meta = transaction.open_table(META)?;
-            meta.insert(IS, [MAGIC, &FORMAT.to_le_bytes()].concat().as_slice())?;
-            meta.insert(COMPACTED, revision.to_le_bytes().as_slice())?;
             let mut log = transaction.open_table(LOG)?;
             for entry in live {
                 let (key, revision, created) = (Arc::clone(&entry.key), entry.revision, entry.created);
                 let done = Done { key, revision, created, change: Change::Put(entry.record()) };
-                let row = row::encode(&done, 0).ok_or_else(|| damaged("a row is too long"))?;
+                let row =
+                    row::encode(&done, 0, deadline(entry)).ok_or_else(|| damaged("a row is too long"))?;
                 log.insert(revision, row.as_slice())?;
             }
         }
@@ -175,13 +256,14 @@ impl Log {
         let mut rows = log.range::<u64>(..)?;
         let mut count = 0_u64;
         for row in rows.by_ref() {
-            let LogRow { done, previous } = read(row)?;
+            let row = read(row)?;
             count += 1;
-            if done.revision > compacted {
-                newer = Some(LogRow { done, previous });
+            if row.done.revision > compacted {
+                newer = Some(row);
                 break;
             }
-            base.push(done);
+            row.expire(feed);
+            base.push(row.done);
         }
         let (base, mut trail) = newest(base);
         feed.load(compacted.max(1), compacted, base);
@@ -192,17 +274,15 @@ impl Log {
             read(row)
         }));
         for row in rest {
-            let LogRow { done, previous } = row?;
+            let row = row?;
+            row.expire(feed);
+            let LogRow { done, previous, .. } = row;
             let live = match touched.get(&done.key) {
                 Some(revision) => *revision,
                 None => feed.revisions(&done.key).map_or(0, |revisions| revisions.revision),
             };
             if live != previous {
-                let detail = format!(
-                    "the row of revision {} replaces revision {previous}, which is missing",
-                    done.revision
-                );
-                return Err(damaged(&detail));
+                return Err(not_there(done.revision, previous));
             }
             remember(&mut trail, &done, Some(previous).filter(|previous| *previous > 0));
             let revision = if done.change == Change::Delete { 0 } else { done.revision };
@@ -219,6 +299,14 @@ impl Log {
         }
         Ok((compacted, trail))
     }
+}
+
+/// Writes the format of a file, and the revision up to which it has no history.
+fn write_meta(transaction: &WriteTransaction, format: u32, compacted: u64) -> Result<(), Error> {
+    let mut meta = transaction.open_table(META)?;
+    meta.insert(IS, [MAGIC, &format.to_le_bytes()].concat().as_slice())?;
+    meta.insert(COMPACTED, compacted.to_le_bytes().as_slice())?;
+    Ok(())
 }
 
 /// The newest row of each key, unless it is a deletion; and the rows that a crash has left behind during
@@ -243,6 +331,43 @@ fn newest(mut rows: Vec<Done>) -> (Vec<StoredRecord>, VecDeque<Replaced>) {
 pub(super) struct Snapshot(ReadTransaction);
 
 impl Snapshot {
+    /// The revision of the file, and its live keys with the revisions of their rows, in key order.
+    pub(super) fn live(&self) -> Result<(u64, BTreeMap<Arc<str>, u64>), Fault> {
+        guarded(|| {
+            let compacted = compacted(&self.0)?;
+            let log = self.0.open_table(LOG)?;
+            let mut live = BTreeMap::new();
+            let (mut last, mut count) = (compacted.max(1), 0);
+            for row in log.range::<u64>(..)? {
+                let LogRow { done: Done { key, revision, change, .. }, previous, .. } = read(row)?;
+                let replaced = live.get(&key).copied().unwrap_or(0);
+                if revision > compacted && replaced != previous {
+                    return Err(not_there(revision, previous));
+                }
+                match change {
+                    Change::Put(_) => drop(live.insert(key, revision)),
+                    Change::Delete => drop(live.remove(&key)),
+                }
+                last = last.max(revision);
+                count += 1;
+            }
+            if count != log.len()? {
+                return Err(damaged("rows are missing"));
+            }
+            Ok((last, live))
+        })
+    }
+
+    /// The row of a revision.
+    pub(super) fn row(&self, revision: u64) -> Result<LogRow, Fault> {
+        guarded(|| {
+            let log = self.0.open_table(LOG)?;
+            let row = log.get(revision)?.ok_or_else(|| damaged("rows are missing"))?;
+            let row = row::decode(revision, row.value());
+            row.ok_or_else(|| undecodable(revision))
+        })
+    }
+
     /// Reads a part of the key space at a revision, by replaying the file up to it.
     pub(super) fn range(&self, range: &Range) -> Result<RangePage, ReadError> {
         let found = guarded(|| {
@@ -280,13 +405,20 @@ pub(super) fn remember(trail: &mut VecDeque<Replaced>, done: &Done, replaced: Op
     }
 }
 
-type Guard<T> = redb::AccessGuard<'static, T>;
+type RowGuard<T> = redb::AccessGuard<'static, T>;
 
-fn read(row: Result<(Guard<u64>, Guard<&[u8]>), StorageError>) -> Result<LogRow, Error> {
+fn read(row: Result<(RowGuard<u64>, RowGuard<&[u8]>), StorageError>) -> Result<LogRow, Error> {
     let (revision, bytes) = row?;
     let revision = revision.value();
-    row::decode(revision, bytes.value())
-        .ok_or_else(|| damaged(&format!("the row of revision {revision} cannot be decoded")))
+    row::decode(revision, bytes.value()).ok_or_else(|| undecodable(revision))
+}
+
+fn undecodable(revision: u64) -> Error {
+    damaged(&format!("the row of revision {revision} cannot be decoded"))
+}
+
+fn not_there(revision: u64, previous: u64) -> Error {
+    damaged(&format!("the row of revision {revision} replaces revision {previous}, which is missing"))
 }
 
 fn compacted(reading: &ReadTransaction) -> Result<u64, Error> {

@@ -36,7 +36,7 @@ pub(super) fn migrate(old: Log, medium: &Medium, rekey: Rekey) -> Result<Log, Op
     let entries = feed.live();
     let live = rekeyed(&entries, rekey(&entries)).map_err(OpenError::Migration)?;
     medium.preserve(FROM).map_err(|source| OpenError::DataDirectory { path: path.clone(), source })?;
-    let log = Log::make(medium, &live, feed.revision()).map_err(|fault| fault.opening(&path))?;
+    let log = Log::make(medium, &live, feed.revision(), |_| None).map_err(|fault| fault.opening(&path))?;
     let left_out = entries.len() - live.len();
     tracing::info!(path = %path.display(), records = live.len(), left_out, "the store has been migrated");
     Ok(log)

@@ -11,10 +11,13 @@
 
 mod directory;
 mod disk;
+mod import;
 mod location;
 mod log;
 mod migrate;
+mod restore;
 mod row;
+mod stopped;
 mod writer;
 
 use std::fmt;
@@ -25,14 +28,17 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Backend, BoxFuture, Feed, Range, RangePage, Unavailable, WriteDecision};
+use crate::backend::{Backend, BoxFuture, CommitFailure, Feed, Range, RangePage, Unavailable, WriteDecision};
 use crate::error::{OpenError, ReadError};
 use crate::record::Write;
 use crate::table::StoredEntries;
 
 pub use self::directory::is_store;
+pub use self::import::{ImportDirectory, ImportError, StoreImport};
 pub use self::location::StoreLocation;
 pub use self::migrate::Rekey;
+pub use self::restore::{RestoreError, RestoredStore, restore};
+pub use self::stopped::{ExpiringRecord, SaveError, StoppedStore};
 
 use self::disk::{FileStatus, Medium};
 use self::log::Log;
@@ -155,11 +161,14 @@ impl Backend for Embedded {
         })
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, Unavailable>> {
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, CommitFailure>> {
         Box::pin(async move {
             let (answer, decision) = oneshot::channel();
             self.queue()?.send(Job::Commit { write, answer }).await.map_err(|_| closed())?;
-            decision.await.map_err(|_| closed())?
+            // The writer thread drops a write without an answer only when it ends.
+            decision
+                .await
+                .map_err(|_| CommitFailure::Unknown("the store was closed during the write".to_owned()))?
         })
     }
 

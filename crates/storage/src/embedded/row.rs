@@ -3,10 +3,11 @@
 //! | bytes | content |
 //! |---|---|
 //! | 4 | CRC-32 of the revision and of all following bytes |
-//! | 1 | 1 = put, 2 = delete |
+//! | 1 | 1 = put, 2 = delete, 3 = put with a deadline |
 //! | 8 | the revision that created the key |
 //! | 8 | the revision of the row that this one replaces, or 0 |
 //! | 2 + n | the key |
+//! | 8 | put with a deadline: when the record expires, in milliseconds since the Unix epoch |
 //! | 4 | put: offset in the body at which the revision is inserted |
 //! | 4 + n | put: the facts |
 //! | n | put: the body |
@@ -14,15 +15,17 @@
 //! Numbers are little-endian.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::backend::Done;
+use crate::backend::{Done, Feed};
 use crate::key;
 use crate::record::{Change, Record};
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
+const PUT_WITH_DEADLINE: u8 = 3;
 const CHECKSUM: usize = 4;
 
 /// A decoded row; `done.revision` is its key in the log.
@@ -31,10 +34,22 @@ pub(super) struct LogRow {
     pub(super) done: Done,
     /// The revision of the row that this one replaces, or 0.
     pub(super) previous: u64,
+    /// When the record expires, since the Unix epoch.
+    pub(super) deadline: Option<Duration>,
 }
 
-/// Encodes a row. `None` if a part exceeds its length field, which the limits on records exclude.
-pub(super) fn encode(done: &Done, previous: u64) -> Option<Vec<u8>> {
+impl LogRow {
+    /// Sets the deadline of the key. It has no effect if a newer row replaces this one.
+    pub(super) fn expire(&self, feed: &Feed) {
+        if let Some(deadline) = self.deadline {
+            feed.expire_at(&self.done.key, self.done.revision, deadline);
+        }
+    }
+}
+
+/// Encodes a row; a deadline is rounded to milliseconds. `None` if a part exceeds its length field, which the limits on records
+/// exclude.
+pub(super) fn encode(done: &Done, previous: u64, deadline: Option<Duration>) -> Option<Vec<u8>> {
     let record = match &done.change {
         Change::Put(record) => Some(record),
         Change::Delete => None,
@@ -42,12 +57,19 @@ pub(super) fn encode(done: &Done, previous: u64) -> Option<Vec<u8>> {
     let size = 64 + done.key.len() + record.map_or(0, Record::size);
     let mut row = Vec::with_capacity(size);
     row.extend_from_slice(&[0; CHECKSUM]);
-    row.push(if record.is_some() { PUT } else { DELETE });
+    row.push(match (record, deadline) {
+        (None, _) => DELETE,
+        (Some(_), None) => PUT,
+        (Some(_), Some(_)) => PUT_WITH_DEADLINE,
+    });
     row.extend_from_slice(&done.created.to_le_bytes());
     row.extend_from_slice(&previous.to_le_bytes());
     row.extend_from_slice(&u16::try_from(done.key.len()).ok()?.to_le_bytes());
     row.extend_from_slice(done.key.as_bytes());
     if let Some(record) = record {
+        if let Some(deadline) = deadline {
+            row.extend_from_slice(&u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX).to_le_bytes());
+        }
         row.extend_from_slice(&record.revision_at.to_le_bytes());
         row.extend_from_slice(&u32::try_from(record.facts.len()).ok()?.to_le_bytes());
         row.extend_from_slice(&record.facts);
@@ -70,8 +92,12 @@ pub(super) fn decode(revision: u64, row: &[u8]) -> Option<LogRow> {
     let previous = u64::from_le_bytes(rest.array()?);
     let length = u16::from_le_bytes(rest.array()?);
     let key: Arc<str> = std::str::from_utf8(rest.take(length.into())?).ok()?.into();
+    let deadline = match kind {
+        PUT_WITH_DEADLINE => Some(Duration::from_millis(u64::from_le_bytes(rest.array()?))),
+        _ => None,
+    };
     let change = match kind {
-        PUT => {
+        PUT | PUT_WITH_DEADLINE => {
             let revision_at = u32::from_le_bytes(rest.array()?);
             let length = u32::from_le_bytes(rest.array()?);
             let facts = Bytes::copy_from_slice(rest.take(usize::try_from(length).ok()?)?);
@@ -85,8 +111,11 @@ pub(super) fn decode(revision: u64, row: &[u8]) -> Option<LogRow> {
         _ => return None,
     };
     let done = Done { key, revision, created, change };
-    (key::is_key(&done.key) && created <= revision && previous < revision)
-        .then_some(LogRow { done, previous })
+    (key::is_key(&done.key) && created <= revision && previous < revision).then_some(LogRow {
+        done,
+        previous,
+        deadline,
+    })
 }
 
 fn sum(revision: u64, rest: &[u8]) -> u32 {

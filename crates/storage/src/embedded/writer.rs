@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Batch, Done, Feed, Rejection, Unavailable, WriteDecision};
+use crate::backend::{Batch, CommitFailure, Done, Feed, Rejection, Unavailable, WriteDecision};
 use crate::error::OpenError;
-use crate::record::{Change, Write};
+use crate::record::{Change, StoredEntry, Write};
 
 use super::WriterShared;
 use super::disk::Medium;
@@ -35,7 +35,7 @@ pub(super) enum Job {
     Compact,
 }
 
-type DecisionSender = oneshot::Sender<Result<WriteDecision, Unavailable>>;
+type DecisionSender = oneshot::Sender<Result<WriteDecision, CommitFailure>>;
 
 pub(super) struct Writer {
     medium: Medium,
@@ -102,7 +102,9 @@ impl Writer {
         let mut accepted = Vec::new();
         let mut replaced = VecDeque::new();
         let mut changes = Changes::default();
+        let mut expiring = Vec::new();
         for (write, answer) in batch {
+            let deadline = write.ttl.map(|ttl| self.feed.deadline(ttl));
             let (done, current) = match decided.decide(write) {
                 Ok(accepted) => accepted,
                 Err(rejection) => {
@@ -111,13 +113,14 @@ impl Writer {
                 }
             };
             let previous = current.map(|version| version.revision);
-            let Some(row) = row::encode(&done, previous.unwrap_or(0)) else {
+            let Some(row) = row::encode(&done, previous.unwrap_or(0), deadline) else {
                 // INVARIANT: limits keep keys and facts far below the capacity of a row. If one is too long, the revisions
                 // decided after it would leave a gap, so the whole batch is dropped.
                 drop(answers);
                 return;
             };
             remember(&mut replaced, &done, previous);
+            expiring.extend(deadline.map(|deadline| (Arc::clone(&done.key), done.revision, deadline)));
             changes.append.push((done.revision, row));
             answers.push((answer, Ok(accepted.len())));
             accepted.push(done);
@@ -126,13 +129,17 @@ impl Writer {
         if !accepted.is_empty() {
             let removed = self.plan(&mut changes, REMOVE_BESIDE.max(2 * accepted.len()));
             if let Err(Unavailable(reason)) = self.write(&changes) {
+                // The file is cut to the last acknowledged write before it is used again.
                 for (answer, _) in answers {
-                    let _ = answer.send(Err(Unavailable(reason.clone())));
+                    let _ = answer.send(Err(CommitFailure::NotStored(reason.clone())));
                 }
                 return;
             }
             self.settle(&changes, removed);
             self.trail.extend(replaced);
+            for (key, revision, deadline) in expiring {
+                self.feed.expire_at(&key, revision, deadline);
+            }
         }
         self.answer(accepted, answers, at);
     }
@@ -142,10 +149,12 @@ impl Writer {
         for (answer, decided) in answers {
             let decision = match decided {
                 Err(Rejection::State) => Ok(WriteDecision::Refused { at }),
-                Err(Rejection::Quota(over)) => Ok(WriteDecision::OverQuota(over)),
+                Err(Rejection::SpaceQuota(over)) => Ok(WriteDecision::OverQuota(over)),
                 Ok(index) => match applied.events().get(index).cloned().flatten() {
                     Some(event) => Ok(WriteDecision::Committed(event)),
-                    None => Err(Unavailable("the working set did not apply the change".to_owned())),
+                    None => {
+                        Err(CommitFailure::Unknown("the working set did not apply the change".to_owned()))
+                    }
                 },
             };
             // The caller may have dropped its future.
@@ -193,7 +202,7 @@ impl Writer {
         let result = log.commit(changes);
         if let Err(fault) = result {
             self.is_broken = true;
-            tracing::error!(reason = %fault.message, "the store cannot write; check space, permissions and health of the disk of the data directory");
+            tracing::error!(error = %fault.message, "the store cannot write; check space, permissions and health of the disk of the data directory");
             self.set_trouble(Some(fault.message.clone()));
             return Err(Unavailable(fault.message));
         }
@@ -225,7 +234,9 @@ impl Writer {
         }
         // The acknowledged state is complete in memory, but perhaps not in the file.
         tracing::warn!("writing the store to a new file after an I/O error");
-        let log = Log::make(&self.medium, &self.feed.live(), revision).map_err(|fault| fault.message)?;
+        let deadline = |entry: &StoredEntry| self.feed.deadline_of(entry);
+        let log =
+            Log::make(&self.medium, &self.feed.live(), revision, deadline).map_err(|fault| fault.message)?;
         self.trail.clear();
         self.compacted = revision;
         Ok(log)
