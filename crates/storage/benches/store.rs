@@ -43,6 +43,7 @@ fn write(number: usize) -> Write {
         expect: Expect::Any,
         change: Change::Put(record(number)),
         priority: WritePriority::Ordinary,
+        ttl: None,
     }
 }
 

@@ -9,11 +9,15 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{OpenError, ReadError};
-use crate::record::{Change, Expect, Record, StoreEvent, Write};
+use crate::record::{Change, ChangeKind, Expect, Record, StoreEvent, StoredEntry, Write};
 use crate::working_set::WorkingSet;
 pub use crate::working_set::{AppliedChanges, KeyRevisions};
+
+/// How long a stored write waits for the feed to report it.
+const ECHO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The boxed future that backend methods return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -25,7 +29,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Decides one write and makes it durable. Writes that arrive together may share one transaction.
     ///
     /// Once called, the write may happen even if the future is dropped.
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, Unavailable>>;
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, CommitFailure>>;
 
     /// Reads a part of the key space at a revision that is no longer in the event history.
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangePage, ReadError>>;
@@ -38,8 +42,32 @@ pub trait Backend: Send + Sync + 'static {
     /// Allows the backend to discard revisions before this one, at a time of its choice.
     fn compact(&self, revision: u64);
 
+    /// True if other processes may write to the same data. Then the backend also deletes expired keys.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// The newest revision of a shared backend. `None` for an exclusive backend: the last fed revision is the newest.
     fn latest(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
+        None
+    }
+
+    /// Reads from the service that a shared backend uses; `None` for an exclusive backend.
+    fn probe(&self) -> Option<BoxFuture<'_, Result<(), Unavailable>>> {
+        None
+    }
+
+    /// Reads the keys and revisions of a part of the key space at one revision, to compare them with the working set. `None` for an
+    /// exclusive backend: its working set is the result of its own writes.
+    fn key_revisions(&self, _: Range) -> Option<BoxFuture<'_, Result<KeyPage, ReadError>>> {
+        None
+    }
+
+    /// Lets a shared backend replace the content of the working set soon ([`Feed::reload`]), because it differs from the stored data.
+    fn reload(&self) {}
+
+    /// Size in bytes of the database that a shared backend uses; `None` for other backends.
+    fn database_bytes(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
         None
     }
 
@@ -54,6 +82,23 @@ pub trait Backend: Send + Sync + 'static {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(pub String);
+
+/// Why a write was not decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommitFailure {
+    /// It is not stored, and will not be.
+    NotStored(String),
+    /// It may be stored, now or later.
+    Unknown(String),
+    /// It may be stored, now or later: there was no answer in the time that one write may take.
+    TimedOut(String),
+}
+
+impl From<Unavailable> for CommitFailure {
+    fn from(Unavailable(reason): Unavailable) -> CommitFailure {
+        CommitFailure::NotStored(reason)
+    }
+}
 
 /// The decision about a write.
 #[derive(Debug, Clone)]
@@ -84,7 +129,7 @@ pub enum Rejection {
     /// The key is not in the expected state.
     State,
     /// The write needs more space than the quota leaves.
-    Quota(OverQuota),
+    SpaceQuota(OverQuota),
 }
 
 /// A stored record with its key and revisions.
@@ -109,6 +154,37 @@ pub struct Done {
     pub change: Change,
 }
 
+/// A write of this process that a shared backend has stored.
+#[derive(Debug)]
+pub struct OwnWrite {
+    pub key: Arc<str>,
+    pub change: Change,
+    /// The revision of the change.
+    pub revision: u64,
+    /// The revision of the record that it replaced; 0 if it created the key.
+    pub replaced: u64,
+    /// The entry that the feed had before the write.
+    pub before: Option<Arc<StoredEntry>>,
+}
+
+impl OwnWrite {
+    /// `None` if the feed did not have the entry that the write replaced.
+    fn into_event(self) -> Option<StoreEvent> {
+        let OwnWrite { key, change, revision, replaced, before } = self;
+        let previous =
+            if replaced == 0 { None } else { Some(before.filter(|before| before.revision == replaced)?) };
+        let (kind, entry) = match (change, &previous) {
+            (Change::Put(record), previous) => {
+                let kind = if previous.is_some() { ChangeKind::Modified } else { ChangeKind::Created };
+                let created = previous.as_ref().map_or(revision, |previous| previous.created);
+                (kind, StoredEntry::new(key, revision, created, &record))
+            }
+            (Change::Delete, previous) => (ChangeKind::Deleted, previous.as_ref()?.at_revision(revision)),
+        };
+        Some(StoreEvent::new(kind, Arc::new(entry), previous))
+    }
+}
+
 /// Selects a part of the key space at one revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
@@ -131,6 +207,15 @@ pub struct RangePage {
     pub remaining: u64,
 }
 
+/// The result of [`Backend::key_revisions`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeyPage {
+    /// Keys in order, each with the revision of its last change.
+    pub keys: Vec<(Arc<str>, u64)>,
+    /// The key after which the next page starts, if there is one.
+    pub more: Option<Arc<str>>,
+}
+
 /// The interface through which a backend fills and updates the working set.
 #[derive(Debug, Clone)]
 pub struct Feed(pub(crate) Arc<WorkingSet>);
@@ -143,8 +228,7 @@ impl Feed {
 
     /// Replaces the content of a store that missed changes. Every watch ends as lagged: its events up to `revision` are unknown.
     pub fn reload(&self, revision: u64, records: Vec<StoredRecord>) {
-        self.0.load(revision, 0, records);
-        self.0.watchers.wake_all();
+        self.0.reload(revision, records);
     }
 
     /// Applies changes to the working set, in revision order: from here on reads see them. Watchers are notified when the
@@ -187,6 +271,41 @@ impl Feed {
         self.0.event(revision)
     }
 
+    /// The decision about a write that a shared backend has stored: its event, once the feed has reached it, so that reads of this
+    /// store see the write. If the feed is late or has lost the event, the event is built from the write.
+    pub async fn committed(&self, write: OwnWrite) -> Result<WriteDecision, CommitFailure> {
+        let revision = write.revision;
+        let fed = tokio::time::timeout(ECHO_TIMEOUT, self.event(revision)).await.ok().flatten();
+        let fed = fed.filter(|event| event.entry.key == write.key);
+        let event = fed.or_else(|| write.into_event().map(Arc::new));
+        event.map(WriteDecision::Committed).ok_or_else(|| {
+            CommitFailure::Unknown(format!(
+                "the write is stored with revision {revision}, but its event is missing"
+            ))
+        })
+    }
+
+    /// The current entry of a key.
+    pub fn entry(&self, key: &str) -> Option<Arc<StoredEntry>> {
+        self.0.get(key)
+    }
+
+    /// The time at the end of `ttl`, since the Unix epoch.
+    pub(crate) fn deadline(&self, ttl: Duration) -> Duration {
+        self.0.deadlines.now().saturating_add(ttl)
+    }
+
+    /// Lets the store delete `key` at this time since the Unix epoch, if its revision is still `revision`. Only for an exclusive
+    /// backend.
+    pub(crate) fn expire_at(&self, key: &Arc<str>, revision: u64, deadline: Duration) {
+        self.0.deadlines.set(key, revision, deadline);
+    }
+
+    /// When an entry expires, since the Unix epoch.
+    pub(crate) fn deadline_of(&self, entry: &StoredEntry) -> Option<Duration> {
+        self.0.deadlines.of(&entry.key, entry.revision)
+    }
+
     /// All live entries, in key order.
     pub(crate) fn live(&self) -> crate::StoredEntries {
         self.0.select("/", None).0
@@ -212,7 +331,7 @@ impl<'f> Batch<'f> {
 
     /// Decides a write: returns its change, with the next revision, and the version that it replaces.
     pub fn decide(&mut self, write: Write) -> Result<(Done, Option<KeyRevisions>), Rejection> {
-        let Write { key, expect, change, priority } = write;
+        let Write { key, expect, change, priority, ttl: _ } = write;
         let current = match self.decided.get(&key) {
             Some(decided) => *decided,
             None => self.feed.revisions(&key),
@@ -234,7 +353,7 @@ impl<'f> Batch<'f> {
         if let Some(quota) = &self.feed.0.quota
             && !quota.admits(priority, self.live, live)
         {
-            return Err(Rejection::Quota(OverQuota { live: self.live, quota: quota.limit() }));
+            return Err(Rejection::SpaceQuota(OverQuota { live: self.live, quota: quota.limit() }));
         }
         self.live = live;
         self.revision += 1;

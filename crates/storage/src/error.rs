@@ -53,12 +53,21 @@ pub enum OpenError {
         /// A description of the damage.
         detail: String,
     },
+    /// The data is the target of a migration that has not ended.
+    #[error("{location} has an incomplete copy of another store; complete it with `{resume}`")]
+    IncompleteMigration {
+        /// The directory or the etcd.
+        location: String,
+        /// The command that resumes the migration.
+        resume: String,
+    },
     /// Any other error of the backend.
     #[error("the store cannot be opened: {0}")]
     Unavailable(String),
 }
 
-/// Errors of a write that was not committed.
+/// Errors of a write that was not confirmed. Only after [`CommitError::Unknown`] and [`CommitError::TimedOut`] it may nevertheless be
+/// stored.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CommitError {
     /// The key is not in the state that the write expects.
@@ -88,9 +97,15 @@ pub enum CommitError {
         /// The quota in bytes.
         quota: u64,
     },
-    /// The backend could not make the write durable. It is not visible, and was not acknowledged.
+    /// The backend could not make the write durable. It is not stored.
     #[error("the store cannot write: {0}")]
     Unavailable(String),
+    /// The backend did not confirm the write, which may be stored, now or later: nothing that it needs may be given to others.
+    #[error("the store did not confirm a write, which may have been stored: {0}")]
+    Unknown(String),
+    /// Like [`CommitError::Unknown`]: the backend did not answer in the time that one write may take.
+    #[error("the store did not confirm a write in time, which may have been stored: {0}")]
+    TimedOut(String),
     /// The store has been closed.
     #[error("the store is closed")]
     Closed,
@@ -100,7 +115,7 @@ pub enum CommitError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The revision has been compacted.
-    #[error("the revision has been compacted; the oldest one kept is {oldest}")]
+    #[error("the revision has been compacted; the oldest available one is {oldest}")]
     Compacted {
         /// The oldest revision that can be read.
         oldest: u64,
@@ -117,7 +132,7 @@ pub enum ReadError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WatchError {
     /// The events after that revision have been discarded.
-    #[error("the revision has been compacted; the oldest one kept is {oldest}")]
+    #[error("the revision has been compacted; the oldest available one is {oldest}")]
     Compacted {
         /// The oldest revision at which a watch can begin.
         oldest: u64,

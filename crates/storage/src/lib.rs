@@ -10,25 +10,35 @@
 //! Revisions are numbered like etcd's: an empty store is at revision 1 and the first write gets revision 2.
 
 pub mod backend;
+mod clock;
+mod clusters;
+mod consistency;
 pub mod embedded;
 mod error;
+mod expiry;
 mod history;
 mod key;
 mod memory;
+mod migration_marker;
 mod quota;
 mod record;
+pub mod shared_memory;
+pub mod snapshot;
 mod store;
 mod table;
 mod watch;
 mod working_set;
 
 pub use backend::Backend;
+pub use clock::Clock;
+pub use consistency::{ConsistencyCheck, Inconsistency};
 pub use embedded::{Embedded, is_store};
 pub use error::{CommitError, OpenError, ReadError, WatchError};
 pub use key::ShardEnd;
 pub use memory::Memory;
+pub use migration_marker::MigrationMarker;
 pub use quota::Space;
 pub use record::{Change, ChangeKind, Expect, Record, StoreEvent, StoredEntry, Write, WritePriority};
-pub use store::{Clock, Committed, ListAt, ListPage, ListRequest, Store, StoreOptions, WatchFrom};
+pub use store::{Committed, ListAt, ListPage, ListRequest, Store, StoreOptions, WatchFrom};
 pub use table::{StoredEntries, StoredEntriesIter};
 pub use watch::Watch;

@@ -4,7 +4,7 @@ use std::future::ready;
 use std::sync::{Mutex, PoisonError};
 
 use crate::backend::{
-    Backend, Batch, BoxFuture, Feed, Range, RangePage, Rejection, Unavailable, WriteDecision,
+    Backend, Batch, BoxFuture, CommitFailure, Feed, Range, RangePage, Rejection, Unavailable, WriteDecision,
 };
 use crate::error::{OpenError, ReadError};
 use crate::record::Write;
@@ -21,19 +21,23 @@ impl Memory {
         Memory::default()
     }
 
-    fn decide(&self, write: Write) -> Result<WriteDecision, Unavailable> {
+    fn decide(&self, write: Write) -> Result<WriteDecision, CommitFailure> {
         let guard = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
         let feed = guard.as_ref().ok_or_else(|| Unavailable("the store is closed".to_owned()))?;
+        let ttl = write.ttl;
         let done = match Batch::new(feed).decide(write) {
             Ok((done, _)) => done,
             Err(Rejection::State) => return Ok(WriteDecision::Refused { at: feed.revision() }),
-            Err(Rejection::Quota(over)) => return Ok(WriteDecision::OverQuota(over)),
+            Err(Rejection::SpaceQuota(over)) => return Ok(WriteDecision::OverQuota(over)),
         };
+        if let Some(ttl) = ttl {
+            feed.expire_at(&done.key, done.revision, feed.deadline(ttl));
+        }
         let applied = feed.apply(vec![done]);
         let event = applied.events().first().cloned().flatten();
         event
             .map(WriteDecision::Committed)
-            .ok_or_else(|| Unavailable("the working set did not apply the change".to_owned()))
+            .ok_or_else(|| CommitFailure::Unknown("the working set did not apply the change".to_owned()))
     }
 }
 
@@ -44,7 +48,7 @@ impl Backend for Memory {
         Box::pin(ready(Ok(())))
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, Unavailable>> {
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, CommitFailure>> {
         Box::pin(ready(self.decide(write)))
     }
 

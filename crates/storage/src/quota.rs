@@ -1,7 +1,7 @@
 //! The quota of live bytes, and the alarm that is raised when it is exceeded.
 //!
 //! It counts live records with their keys and a constant overhead for each. History is not counted: it is discarded early enough to
-//! stay below a quarter of the quota ([`Quota::history`]). The alarm is raised when a write does not fit, and cleared when a twentieth
+//! stay below a quarter of the quota ([`SpaceQuota::history`]). The alarm is raised when a write does not fit, and cleared when a twentieth
 //! of the quota is free again; in between, ordinary writes that need space are rejected, however small they are.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub struct Space {
 }
 
 #[derive(Debug)]
-pub(crate) struct Quota {
+pub(crate) struct SpaceQuota {
     limit: u64,
     /// Live bytes when the store was opened. If that is more than the quota, the headroom starts there, so that a server whose quota was
     /// lowered still starts.
@@ -33,9 +33,9 @@ pub(crate) struct Quota {
     alarm: AtomicBool,
 }
 
-impl Quota {
-    pub(crate) fn new(limit: u64) -> Quota {
-        Quota { limit, loaded: AtomicU64::new(0), alarm: AtomicBool::new(false) }
+impl SpaceQuota {
+    pub(crate) fn new(limit: u64) -> SpaceQuota {
+        SpaceQuota { limit, loaded: AtomicU64::new(0), alarm: AtomicBool::new(false) }
     }
 
     pub(crate) fn limit(&self) -> u64 {

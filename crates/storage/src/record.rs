@@ -1,6 +1,7 @@
 //! The data types of the store: requested writes ([`Write`], [`Record`]), stored entries ([`StoredEntry`]) and watch events ([`StoreEvent`]).
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -45,6 +46,9 @@ pub struct Write {
     pub change: Change,
     /// The part of the quota that it may use.
     pub priority: WritePriority,
+    /// How long the record lives: the store deletes the key at, or soon after, the end of this time, unless the key is written again
+    /// before. `None`: forever, even if the record that it replaces had a time to live.
+    pub ttl: Option<Duration>,
 }
 
 /// The part of the quota that a write may use. Deletions, and writes that do not make their record larger, need no space and are

@@ -1,15 +1,18 @@
 //! The store: reads come from memory, writes go through the backend, watches read the event history.
 
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::backend::{Backend, Feed, OverQuota, Range, RangePage, Unavailable, WriteDecision};
+use crate::backend::{Backend, CommitFailure, Feed, OverQuota, Range, RangePage, Unavailable, WriteDecision};
+use crate::clock::Clock;
+use crate::clusters::StoreOverride;
 use crate::error::{CommitError, OpenError, ReadError, WatchError};
+use crate::expiry::Sweeper;
 use crate::key::{self, ShardEnd};
-use crate::quota::{Quota, Space};
+use crate::quota::{Space, SpaceQuota};
 use crate::record::{Change, StoreEvent, StoredEntry, Write};
+use crate::snapshot::LiveSnapshot;
 use crate::table::StoredEntries;
 use crate::watch::Watch;
 use crate::working_set::{ListAtRevision, WorkingSet};
@@ -37,6 +40,8 @@ pub struct StoreOptions {
     pub shard_end: ShardEnd,
     /// The time source; tests inject their own.
     pub clock: Clock,
+    /// The time since the Unix epoch, which deadlines are stored in; tests inject their own.
+    pub wall_clock: Clock,
 }
 
 impl Default for StoreOptions {
@@ -52,38 +57,8 @@ impl Default for StoreOptions {
             max_record: 4 << 20,
             shard_end: |_| None,
             clock: Clock::system(),
+            wall_clock: Clock::since_epoch(),
         }
-    }
-}
-
-/// A monotonic clock: the time since an arbitrary fixed moment.
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
-
-impl Clock {
-    /// A clock that calls this function.
-    pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Clock {
-        Clock(Arc::new(now))
-    }
-
-    /// The monotonic clock of the system.
-    pub fn system() -> Clock {
-        let start = Instant::now();
-        Clock::new(move || start.elapsed())
-    }
-}
-
-impl Deref for Clock {
-    type Target = dyn Fn() -> Duration + Send + Sync;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.0
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
     }
 }
 
@@ -112,7 +87,7 @@ impl<'a> ListRequest<'a> {
 pub enum ListAt {
     /// The revision that is current when the list is read.
     Latest,
-    /// Exactly this revision, even if newer ones exist.
+    /// Exactly this revision, even if newer ones exist. A shared backend is asked for one that memory has not reached yet.
     Exact(u64),
 }
 
@@ -152,10 +127,15 @@ pub struct Committed {
 /// A revisioned key-value store. Clones share the same store.
 #[derive(Clone)]
 pub struct Store {
-    set: Arc<WorkingSet>,
-    backend: Arc<dyn Backend>,
+    pub(crate) set: Arc<WorkingSet>,
+    pub(crate) backend: Arc<dyn Backend>,
     max_key: usize,
     max_record: usize,
+    is_shared: bool,
+    /// Deletes expired keys; `None` if the backend does.
+    sweeper: Option<Arc<Sweeper>>,
+    /// Stores of other clusters, which hold parts of the key space.
+    pub(crate) overrides: Arc<[StoreOverride]>,
 }
 
 impl fmt::Debug for Store {
@@ -167,14 +147,28 @@ impl fmt::Debug for Store {
 impl Store {
     /// Opens a backend and loads its data.
     pub async fn open(backend: impl Backend, options: StoreOptions) -> Result<Store, OpenError> {
+        Store::open_dyn(Arc::new(backend), options).await
+    }
+
+    /// Like [`Store::open`], for a backend whose type is not known here.
+    pub async fn open_dyn(backend: Arc<dyn Backend>, options: StoreOptions) -> Result<Store, OpenError> {
         let set = Arc::new(WorkingSet::new(&options));
-        let backend: Arc<dyn Backend> = Arc::new(backend);
         let feed = Feed(Arc::clone(&set));
         backend.start(feed.clone()).await?;
         feed.loaded();
-        Ok(Store { set, backend, max_key: options.max_key, max_record: options.max_record })
+        let is_shared = backend.is_shared();
+        let sweeper = (!is_shared).then(|| Arc::new(Sweeper::start(&set, &backend)));
+        let StoreOptions { max_key, max_record, .. } = options;
+        Ok(Store { set, backend, max_key, max_record, is_shared, sweeper, overrides: Arc::default() })
     }
 
+    /// True if other processes may write to the same backend: then reads may be older than writes that those have acknowledged, unless
+    /// [`Store::fresh`] was called before.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// The current revision. If other clusters hold parts of the key space, theirs differ: see [`Store::of`].
     pub fn revision(&self) -> u64 {
         self.set.revision()
     }
@@ -182,11 +176,20 @@ impl Store {
     /// Waits until reads see every write that was acknowledged, by any server, before this call. Returns at once for a backend
     /// without other writers.
     pub async fn fresh(&self) -> Result<u64, ReadError> {
-        if let Some(latest) = self.backend.latest() {
-            let latest = latest.await.map_err(|Unavailable(reason)| ReadError::Unavailable(reason))?;
-            self.set.reached(latest).await;
+        if self.is_shared {
+            for cluster in self.clusters() {
+                cluster.set.reached(cluster.latest_revision().await?).await;
+            }
         }
         Ok(self.revision())
+    }
+
+    /// The newest revision of the backend; reads of a shared one may not have reached it yet.
+    pub async fn latest_revision(&self) -> Result<u64, ReadError> {
+        match self.backend.latest() {
+            Some(latest) => latest.await.map_err(|Unavailable(reason)| ReadError::Unavailable(reason)),
+            None => Ok(self.revision()),
+        }
     }
 
     /// Waits until the store has reached `revision` and notified its watchers. The caller must set a time limit.
@@ -196,25 +199,36 @@ impl Store {
 
     /// The current entry of a key.
     pub fn get(&self, key: &str) -> Option<Arc<StoredEntry>> {
-        self.set.get(key)
+        self.of(key).set.get(key)
     }
 
     /// All entries in `scope` at the current revision.
     pub fn snapshot(&self, scope: &str) -> ListPage {
-        let (entries, revision) = self.set.select(scope, None);
+        let (entries, revision) = self.select(scope);
         ListPage { entries, revision, more: None, remaining: 0 }
+    }
+
+    /// All entries at the current revision, to be read in key order without delaying writers; without those of other clusters.
+    pub fn live_snapshot(&self) -> LiveSnapshot {
+        let (tables, revision) = self.set.tables();
+        LiveSnapshot::new(tables, revision)
     }
 
     /// Lists a part of the key space at one revision.
     pub async fn list(&self, list: ListRequest<'_>) -> Result<ListPage, ReadError> {
+        let cluster = self.of(list.scope);
         let limit = if list.limit == 0 { usize::MAX } else { list.limit };
         let (mut entries, revision) = match list.at {
-            ListAt::Latest => self.set.select(list.scope, list.after),
-            ListAt::Exact(revision) => match self.set.select_at(list.scope, revision, list.after) {
+            ListAt::Latest => cluster.set.select(list.scope, list.after),
+            ListAt::Exact(revision) => match cluster.set.select_at(list.scope, revision, list.after) {
                 ListAtRevision::Known(entries) => (entries, revision),
                 ListAtRevision::Compacted(oldest) => return Err(ReadError::Compacted { oldest }),
+                // The backend may have it already.
+                ListAtRevision::Future(_) if cluster.is_shared => {
+                    return cluster.range(list, revision, limit).await;
+                }
                 ListAtRevision::Future(current) => return Err(ReadError::Future { current }),
-                ListAtRevision::Unknown => return self.range(list, revision, limit).await,
+                ListAtRevision::Unknown => return cluster.range(list, revision, limit).await,
             },
         };
         let remaining = entries.truncate(limit) as u64;
@@ -223,7 +237,7 @@ impl Store {
 
     /// Number of keys that `scope` covers now.
     pub fn count(&self, scope: &str) -> usize {
-        self.set.select(scope, None).0.len()
+        self.select(scope).0.len()
     }
 
     /// Performs one compare-and-swap. When it returns, the write is durable and visible to reads.
@@ -232,9 +246,10 @@ impl Store {
     pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
         self.check(&write)?;
         let key = Arc::clone(&write.key);
-        let decision = self.backend.commit(write).await;
-        if let Some(revision) = self.set.due() {
-            self.backend.compact(revision);
+        let cluster = self.of(&key);
+        let decision = cluster.backend.commit(write).await;
+        if let Some(revision) = cluster.set.due() {
+            cluster.backend.compact(revision);
         }
         match decision {
             Ok(WriteDecision::Committed(event)) => {
@@ -244,7 +259,9 @@ impl Store {
             Ok(WriteDecision::OverQuota(OverQuota { live, quota })) => {
                 Err(CommitError::OverQuota { live, quota })
             }
-            Err(Unavailable(reason)) => Err(CommitError::Unavailable(reason)),
+            Err(CommitFailure::NotStored(reason)) => Err(CommitError::Unavailable(reason)),
+            Err(CommitFailure::Unknown(reason)) => Err(CommitError::Unknown(reason)),
+            Err(CommitFailure::TimedOut(reason)) => Err(CommitError::TimedOut(reason)),
         }
     }
 
@@ -255,14 +272,16 @@ impl Store {
         Space {
             live,
             file: self.backend.file_bytes().unwrap_or(live),
-            quota: quota.map(Quota::limit),
-            alarm: quota.is_some_and(Quota::is_raised),
+            quota: quota.map(SpaceQuota::limit),
+            alarm: quota.is_some_and(SpaceQuota::is_raised),
         }
     }
 
-    /// Watches the keys that `scope` covers.
+    /// Watches the keys that `scope` covers. All of them must be in one cluster: see [`Store::list_and_watch`].
     pub fn watch(&self, scope: &str, from: WatchFrom) -> Result<Watch, WatchError> {
-        let (oldest, current) = self.set.span();
+        let cluster = self.of(scope);
+        let reloads = cluster.set.reloads();
+        let (oldest, current) = cluster.set.span();
         let revision = match from {
             WatchFrom::Now => current,
             WatchFrom::Revision(revision) if revision < oldest => {
@@ -273,19 +292,21 @@ impl Store {
             }
             WatchFrom::Revision(revision) => revision,
         };
-        Ok(Watch::new(Arc::clone(&self.set), scope, revision))
+        Ok(Watch::new(Arc::clone(&cluster.set), scope, revision, reloads))
     }
 
-    /// Lists the current entries in `scope` and watches them from that revision on.
+    /// Lists the current entries in `scope` and watches them from that revision on. The scope may cover keys of several clusters.
     pub fn list_and_watch(&self, scope: &str) -> (ListPage, Watch) {
-        let page = self.snapshot(scope);
-        let watch = Watch::new(Arc::clone(&self.set), scope, page.revision);
-        (page, watch)
+        let parts = self.parts(scope);
+        let others = parts.others.iter().map(|part| part.watch(scope)).collect();
+        let watch = parts.first.watch(scope).and_also(others);
+        let (entries, revision) = parts.merge();
+        (ListPage { entries, revision, more: None, remaining: 0 }, watch)
     }
 
     /// Number of active watches.
     pub fn watches(&self) -> usize {
-        self.set.watchers.count()
+        self.clusters().map(|cluster| cluster.set.watchers.count()).sum()
     }
 
     /// Discards all revisions before `revision`. The store also does so by itself, according to its [`StoreOptions`].
@@ -299,10 +320,27 @@ impl Store {
         self.backend.health().map_err(|Unavailable(reason)| reason)
     }
 
+    /// Size in bytes of the database that a shared backend uses; `None` for an exclusive backend, whose file [`Store::space`] has.
+    pub fn database_bytes(&self) -> Option<impl Future<Output = Result<u64, String>> + Send> {
+        let size = self.backend.database_bytes()?;
+        Some(async move { size.await.map_err(|Unavailable(reason)| reason) })
+    }
+
+    /// Reads from the service that a shared backend uses, to check that it answers; `None` for an exclusive backend.
+    pub fn probe(&self) -> Option<impl Future<Output = Result<(), String>> + Send> {
+        let probe = self.backend.probe()?;
+        Some(async move { probe.await.map_err(|Unavailable(reason)| reason) })
+    }
+
     /// Finishes the writes in progress, ends the watches and releases the backend. Reads still work.
     pub async fn close(&self) {
-        self.backend.close().await;
-        self.set.watchers.close();
+        if let Some(sweeper) = &self.sweeper {
+            sweeper.stop();
+        }
+        for cluster in self.clusters() {
+            cluster.backend.close().await;
+            cluster.set.watchers.close();
+        }
     }
 
     async fn range(&self, list: ListRequest<'_>, revision: u64, limit: usize) -> Result<ListPage, ReadError> {

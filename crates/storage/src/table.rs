@@ -163,6 +163,11 @@ impl StoredEntries {
         self.parts.last()?.slice().last()
     }
 
+    /// Iterates in key order and releases each chunk after its last entry.
+    pub(crate) fn into_entries(self) -> OwnedEntries {
+        OwnedEntries { parts: self.parts.into_iter(), current: None }
+    }
+
     pub(crate) fn from_vec(entries: Vec<Arc<StoredEntry>>) -> StoredEntries {
         let mut all = StoredEntries::default();
         let len = entries.len();
@@ -231,6 +236,30 @@ impl<'a> Iterator for StoredEntriesIter<'a> {
 }
 
 impl ExactSizeIterator for StoredEntriesIter<'_> {}
+
+/// Iterates over [`StoredEntries`] that it owns.
+#[derive(Debug)]
+pub(crate) struct OwnedEntries {
+    parts: std::vec::IntoIter<ChunkRange>,
+    /// The remaining entries of the current chunk.
+    current: Option<ChunkRange>,
+}
+
+impl Iterator for OwnedEntries {
+    type Item = Arc<StoredEntry>;
+
+    fn next(&mut self) -> Option<Arc<StoredEntry>> {
+        loop {
+            if let Some(part) = &mut self.current
+                && let Some(entry) = part.slice().first().cloned()
+            {
+                part.start += 1;
+                return Some(entry);
+            }
+            self.current = Some(self.parts.next()?);
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests;

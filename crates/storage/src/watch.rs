@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use tokio::sync::Notify;
 
@@ -16,11 +17,11 @@ use crate::record::StoreEvent;
 use crate::working_set::WorkingSet;
 
 /// Maximum number of events that a watcher takes while holding the lock.
-const TAKE: usize = 64;
+const MAX_TAKEN_LOCKED: usize = 64;
 /// Maximum number of events that it examines while holding the lock.
-const LOOK: usize = 4096;
+const MAX_EXAMINED_LOCKED: usize = 4096;
 /// Value of `WatcherWakeup::pending` when there are no events to read.
-const NOTHING: u64 = 0;
+const NO_EVENT_PENDING: u64 = 0;
 
 /// All watchers, by their scope.
 #[derive(Debug, Default)]
@@ -39,7 +40,7 @@ struct Scopes {
 /// The shared state through which the store wakes a watcher.
 #[derive(Debug)]
 struct WatcherWakeup {
-    /// The revision of the first event that the watcher has not examined, or `NOTHING`.
+    /// The revision of the first event that the watcher has not examined, or `NO_EVENT_PENDING`.
     pending: AtomicU64,
     wake: Notify,
 }
@@ -57,7 +58,7 @@ impl Watchers {
                 let Some(wakeups) = scopes.wakeups.get(scope) else { continue };
                 for wakeup in wakeups.values() {
                     let free = wakeup.pending.compare_exchange(
-                        NOTHING,
+                        NO_EVENT_PENDING,
                         event.revision,
                         Ordering::AcqRel,
                         Ordering::Relaxed,
@@ -82,7 +83,7 @@ impl Watchers {
         drop(scopes);
         for wakeup in notified {
             // The lowest revision: a watcher examines from where it is.
-            let _ = wakeup.pending.compare_exchange(NOTHING, 1, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = wakeup.pending.compare_exchange(NO_EVENT_PENDING, 1, Ordering::AcqRel, Ordering::Relaxed);
             wakeup.wake.notify_one();
         }
     }
@@ -103,7 +104,8 @@ impl Watchers {
     }
 
     fn add(&self, scope: &str) -> (u64, Arc<WatcherWakeup>) {
-        let wakeup = Arc::new(WatcherWakeup { pending: AtomicU64::new(NOTHING), wake: Notify::new() });
+        let wakeup =
+            Arc::new(WatcherWakeup { pending: AtomicU64::new(NO_EVENT_PENDING), wake: Notify::new() });
         let mut scopes = self.lock();
         let id = scopes.next;
         scopes.next += 1;
@@ -145,11 +147,15 @@ pub struct Watch {
     looked: u64,
     /// The revision of the last returned event, or the revision at which the watch began.
     handed_out: u64,
+    /// [`WorkingSet::reloads`] when the watch began.
+    reloads: u64,
+    /// Watches of the same scope in other clusters; usually none.
+    others: Vec<Watch>,
 }
 
 impl Watch {
-    /// Watches `scope` after `revision`; the caller has checked that the history still covers it.
-    pub(crate) fn new(set: Arc<WorkingSet>, scope: &str, revision: u64) -> Watch {
+    /// Watches `scope` after `revision`; the caller has checked that the history still covers it, and has read `reloads` before.
+    pub(crate) fn new(set: Arc<WorkingSet>, scope: &str, revision: u64, reloads: u64) -> Watch {
         let (id, wakeup) = set.watchers.add(scope);
         let mut watch = Watch {
             set,
@@ -159,15 +165,23 @@ impl Watch {
             taken: VecDeque::new(),
             looked: revision,
             handed_out: revision,
+            reloads,
+            others: Vec::new(),
         };
         // From here on this watcher is notified. Examine earlier events now, so that a watcher without events is not
         // considered behind.
-        if watch.set.revision() > revision {
+        if watch.set.revision() > revision || watch.set.reloads() != reloads {
             watch.wakeup.pending.store(revision + 1, Ordering::Release);
             // If it has already fallen behind, the first call of `next` reports that.
             let _ = watch.look();
         }
         watch
+    }
+
+    /// Returns the events of these watches as well. Those of one watch stay in order.
+    pub(crate) fn and_also(mut self, others: Vec<Watch>) -> Watch {
+        self.others = others;
+        self
     }
 
     /// Waits for the next event. Cancel safe: dropping the future loses no event.
@@ -179,8 +193,23 @@ impl Watch {
             if self.set.watchers.is_closed() {
                 return Err(WatchError::Closed);
             }
-            self.wakeup.wake.notified().await;
+            self.woken().await;
         }
+    }
+
+    /// Waits until one of the watches may have an event, or is closed.
+    async fn woken(&self) {
+        let own = self.wakeup.wake.notified();
+        if self.others.is_empty() {
+            return own.await;
+        }
+        let others = self.others.iter().map(|other| other.wakeup.wake.notified());
+        let mut all: Vec<_> = std::iter::once(own).chain(others).map(Box::pin).collect();
+        std::future::poll_fn(|context| {
+            let is_woken = all.iter_mut().any(|notified| notified.as_mut().poll(context).is_ready());
+            if is_woken { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// Returns the next event if there is one now.
@@ -188,18 +217,27 @@ impl Watch {
         if self.taken.is_empty() {
             self.look()?;
         }
-        let event = self.taken.pop_front();
-        if let Some(event) = &event {
+        if let Some(event) = self.taken.pop_front() {
             self.handed_out = event.revision;
+            return Ok(Some(event));
         }
-        Ok(event)
+        for other in &mut self.others {
+            if let Some(event) = other.try_next()? {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
     }
 
-    /// The revision up to and including which all events of this watch have been returned.
+    /// The revision up to and including which all events of this watch have been returned, without those of other clusters.
     pub fn progress(&self) -> u64 {
         // The order matters: events up to `announced` set `pending` before `announced` was raised.
         let announced = self.set.announced();
-        if self.taken.is_empty() && self.wakeup.pending.load(Ordering::Acquire) == NOTHING {
+        let is_valid = self.set.reloads() == self.reloads;
+        if is_valid
+            && self.taken.is_empty()
+            && self.wakeup.pending.load(Ordering::Acquire) == NO_EVENT_PENDING
+        {
             return self.handed_out.max(announced);
         }
         self.handed_out
@@ -212,13 +250,15 @@ impl Watch {
     /// Takes events from the history until it finds some or reaches the end.
     fn look(&mut self) -> Result<(), WatchError> {
         while self.taken.is_empty() {
-            let pending = self.wakeup.pending.swap(NOTHING, Ordering::AcqRel);
-            if pending == NOTHING {
+            let pending = self.wakeup.pending.swap(NO_EVENT_PENDING, Ordering::AcqRel);
+            if pending == NO_EVENT_PENDING {
                 return Ok(());
             }
             let from = pending.max(self.looked + 1);
-            let looked = self.set.collect(&self.scope, from, (TAKE, LOOK), &mut self.taken);
-            let Some((until, is_newest)) = looked else {
+            let is_valid = self.set.reloads() == self.reloads;
+            let limits = (MAX_TAKEN_LOCKED, MAX_EXAMINED_LOCKED);
+            let looked = self.set.collect(&self.scope, from, limits, &mut self.taken);
+            let Some((until, is_newest)) = looked.filter(|_| is_valid) else {
                 // Stay lagged: further calls must fail as well.
                 self.wakeup.pending.store(pending, Ordering::Release);
                 return Err(WatchError::Lagged);

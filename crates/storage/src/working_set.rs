@@ -11,18 +11,20 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::backend::{Done, StoredRecord};
+use crate::clock::Clock;
+use crate::expiry::Deadlines;
 use crate::history::History;
 use crate::key::{self, Shards};
-use crate::quota::Quota;
+use crate::quota::SpaceQuota;
 use crate::record::{Change, ChangeKind, StoreEvent, StoredEntry};
-use crate::store::{Clock, StoreOptions};
+use crate::store::StoreOptions;
 use crate::table::{EntryTable, StoredEntries};
 use crate::watch::Watchers;
 
 /// Number of changes applied while holding the lock.
-const MOVE: usize = 64;
+const CHANGES_PER_LOCK: usize = 64;
 /// Number of time steps into which the retention period is divided.
-const STEPS: u32 = 16;
+const RETENTION_STEPS: u32 = 16;
 
 /// The revisions of a live key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +45,14 @@ pub(crate) struct WorkingSet {
     announced: watch::Sender<u64>,
     /// The revision to which the backend should compact next; zero if none.
     due: AtomicU64,
+    /// Raised before and after the content is replaced: watches that began before end.
+    reloads: AtomicU64,
     clock: Clock,
     retain_for: Duration,
     retain_revisions: u64,
     retain_bytes: u64,
-    pub(crate) quota: Option<Quota>,
+    pub(crate) quota: Option<SpaceQuota>,
+    pub(crate) deadlines: Deadlines,
 }
 
 #[derive(Debug)]
@@ -104,18 +109,20 @@ impl WorkingSet {
             written: 0,
             marks: VecDeque::new(),
         };
-        let quota = options.quota.map(Quota::new);
-        let retain_bytes = quota.as_ref().map_or(u64::MAX, Quota::history).min(options.retain_bytes);
+        let quota = options.quota.map(SpaceQuota::new);
+        let retain_bytes = quota.as_ref().map_or(u64::MAX, SpaceQuota::history).min(options.retain_bytes);
         WorkingSet {
             state: RwLock::new(state),
             watchers: Watchers::default(),
             announced: watch::Sender::new(0),
             due: AtomicU64::new(0),
+            reloads: AtomicU64::new(0),
             clock: options.clock.clone(),
             retain_for: options.retain_for,
             retain_revisions: options.retain_revisions,
             retain_bytes,
             quota,
+            deadlines: Deadlines::new(options.wall_clock.clone()),
         }
     }
 
@@ -151,6 +158,19 @@ impl WorkingSet {
         self.announced.send_replace(revision);
     }
 
+    /// Replaces the content and ends all watches, also if the revision is the same.
+    pub(crate) fn reload(&self, revision: u64, records: Vec<StoredRecord>) {
+        self.reloads.fetch_add(1, Ordering::AcqRel);
+        self.load(revision, 0, records);
+        self.reloads.fetch_add(1, Ordering::AcqRel);
+        self.watchers.wake_all();
+    }
+
+    /// A number that is another one after the content was replaced.
+    pub(crate) fn reloads(&self) -> u64 {
+        self.reloads.load(Ordering::Acquire)
+    }
+
     /// Live bytes, as the quota counts them.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.read().live_bytes
@@ -159,12 +179,14 @@ impl WorkingSet {
     pub(crate) fn apply(&self, changes: Vec<Done>) -> AppliedChanges<'_> {
         let mut events = Vec::with_capacity(changes.len());
         let mut dropped = Vec::new();
-        let mut changes = changes.into_iter();
+        let mut changes = changes.into_iter().peekable();
         loop {
             // Building entries copies bodies, so it happens before the lock is taken.
-            let prepared: Vec<_> = changes.by_ref().take(MOVE).map(Prepared::new).collect();
-            if prepared.is_empty() {
-                break;
+            let mut prepared: Vec<_> = changes.by_ref().take(CHANGES_PER_LOCK).map(Prepared::new).collect();
+            let Some(last) = prepared.last().map(Prepared::revision) else { break };
+            // The changes of one revision, such as the deletions of an expired lease, become visible together.
+            while let Some(change) = changes.next_if(|change| change.revision == last) {
+                prepared.push(Prepared::new(change));
             }
             let mut state = self.write();
             for change in prepared {
@@ -205,6 +227,12 @@ impl WorkingSet {
     pub(crate) fn select(&self, scope: &str, after: Option<&str>) -> (StoredEntries, u64) {
         let state = self.read();
         (state.select(scope, after), state.revision)
+    }
+
+    /// All entries, one part per shard, and the current revision.
+    pub(crate) fn tables(&self) -> (Vec<StoredEntries>, u64) {
+        let state = self.read();
+        (state.shards.values().map(|shard| shard.table.select("/", None)).collect(), state.revision)
     }
 
     /// The entries that `scope` covered at `revision`.
@@ -346,12 +374,12 @@ impl WorkingSet {
         {
             floor = floor.max(mark.revision);
         }
-        let step = (self.retain_for / STEPS, self.retain_bytes / u64::from(STEPS));
+        let step = (self.retain_for / RETENTION_STEPS, self.retain_bytes / u64::from(RETENTION_STEPS));
         if state.marks.back().is_none_or(|mark| is_old(mark, step.0, step.1)) {
             state.marks.push_back(Mark { time: now, revision, written });
         }
         // By count it advances in steps, so that the backend is not asked at every write.
-        let step = self.retain_revisions / u64::from(STEPS);
+        let step = self.retain_revisions / u64::from(RETENTION_STEPS);
         let surplus = state.revision.saturating_sub(self.retain_revisions);
         if surplus > state.compacted.saturating_add(step) {
             floor = floor.max(surplus);
@@ -450,6 +478,13 @@ impl Prepared {
         match change {
             Change::Put(record) => Prepared::Put(Arc::new(StoredEntry::new(key, revision, created, &record))),
             Change::Delete => Prepared::Delete { key, revision },
+        }
+    }
+
+    fn revision(&self) -> u64 {
+        match self {
+            Prepared::Put(entry) => entry.revision,
+            Prepared::Delete { revision, .. } => *revision,
         }
     }
 }

@@ -11,13 +11,13 @@ use storage::{
 };
 
 use crate::dice::Dice;
-use crate::disk::Disk;
+use crate::disk::SimulatedDisk;
 use crate::fixture::{body, delete, key, put};
 
 const ALL: &str = "/registry/core/things/";
 
 /// Live keys with their value and revision.
-type State = BTreeMap<Arc<str>, (String, u64)>;
+type StoreState = BTreeMap<Arc<str>, (String, u64)>;
 
 /// The acknowledged writes, and those with an unknown outcome.
 #[derive(Default)]
@@ -27,7 +27,7 @@ struct Model {
     /// Writes that returned an error: they may have happened.
     open: BTreeSet<(Arc<str>, Option<String>)>,
     /// The live keys at `revision`.
-    base: State,
+    base: StoreState,
     revision: u64,
 }
 
@@ -61,7 +61,7 @@ impl Model {
                 Some(expected) if expected == change => {}
                 Some(expected) => return Err(format!("{expected:?} was acknowledged, not {change:?}")),
                 None if self.open.remove(&change) => {}
-                None => return Err(format!("nobody wrote {change:?} at {revision}")),
+                None => return Err(format!("no write produced {change:?} at {revision}")),
             }
             apply(&mut state, &event)?;
         }
@@ -69,7 +69,7 @@ impl Model {
             return Err(format!("{change:?} was acknowledged at {revision} and is gone"));
         }
         let page = store.snapshot("/");
-        let live: State = page
+        let live: StoreState = page
             .entries
             .iter()
             .map(|entry| (entry.key.clone(), (text(&entry.facts), entry.revision)))
@@ -94,7 +94,7 @@ fn change(event: &StoreEvent) -> (Arc<str>, Option<String>) {
     (event.entry.key.clone(), value)
 }
 
-fn apply(state: &mut State, event: &StoreEvent) -> Result<(), String> {
+fn apply(state: &mut StoreState, event: &StoreEvent) -> Result<(), String> {
     let before = match event.kind {
         ChangeKind::Deleted => state.remove(&event.entry.key),
         _ => state.insert(event.entry.key.clone(), (text(&event.entry.facts), event.revision)),
@@ -112,7 +112,7 @@ fn text(bytes: &[u8]) -> String {
 /// or a clean close.
 async fn play(seed: u64, is_lying: bool) -> Result<(), String> {
     let mut dice = Dice(seed);
-    let disk = Disk::default();
+    let disk = SimulatedDisk::default();
     let open = async || {
         let disk = disk.clone();
         // The default history holds all events, so that the model can follow them.

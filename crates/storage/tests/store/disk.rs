@@ -10,10 +10,10 @@ use crate::dice::Dice;
 
 /// A simulated disk for one store. Clones are the same disk.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Disk(Arc<Mutex<State>>);
+pub(crate) struct SimulatedDisk(Arc<Mutex<DiskState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct DiskState {
     /// All files ever created. A handle identifies its file by the index here.
     files: Vec<File>,
     /// The index of the store's file, and of the new file.
@@ -99,7 +99,7 @@ impl File {
     }
 }
 
-impl Disk {
+impl SimulatedDisk {
     /// Makes all further syncs do nothing.
     pub(crate) fn lie(&self) {
         self.lock().lies = true;
@@ -130,11 +130,15 @@ impl Disk {
     }
 
     /// The preserved file, on a disk of its own.
-    pub(crate) fn preserved(&self) -> Option<Disk> {
+    pub(crate) fn preserved(&self) -> Option<SimulatedDisk> {
         let state = self.lock();
         let bytes = state.files[state.preserved?].durable.clone();
         let file = File { current: bytes.clone(), durable: bytes, unsynced: Vec::new() };
-        Some(Disk(Arc::new(Mutex::new(State { files: vec![file], store: Some(0), ..State::default() }))))
+        Some(SimulatedDisk(Arc::new(Mutex::new(DiskState {
+            files: vec![file],
+            store: Some(0),
+            ..DiskState::default()
+        }))))
     }
 
     /// The power fails and comes back.
@@ -150,7 +154,7 @@ impl Disk {
     }
 
     /// Counts one operation; fails if the power is off.
-    fn operate(&self, life: Option<u64>) -> io::Result<MutexGuard<'_, State>> {
+    fn operate(&self, life: Option<u64>) -> io::Result<MutexGuard<'_, DiskState>> {
         let mut state = self.lock();
         if life.is_some_and(|life| life != state.life) || state.fuse == Some(0) {
             return Err(io::Error::other("the power is gone"));
@@ -159,12 +163,12 @@ impl Disk {
         Ok(state)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().unwrap()
     }
 }
 
-impl StoreLocation for Disk {
+impl StoreLocation for SimulatedDisk {
     type File = Handle;
 
     fn open(&self) -> io::Result<Option<Handle>> {
@@ -198,7 +202,7 @@ impl StoreLocation for Disk {
 
 #[derive(Debug)]
 pub(crate) struct Handle {
-    disk: Disk,
+    disk: SimulatedDisk,
     life: u64,
     file: usize,
 }

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use storage::{Embedded, Expect, ListAt, ListRequest, OpenError, ReadError, Store, StoreOptions, WatchFrom};
+use storage::{
+    Embedded, Expect, ListAt, ListRequest, OpenError, ReadError, Store, StoreOptions, WatchFrom, Write,
+};
 
-use crate::fixture::{at, create, describe, key, now, put, remove, update};
+use crate::fixture::{Time, at, create, describe, key, now, put, remove, update};
 
 const ALL: &str = "/registry/core/things/";
 
@@ -222,4 +225,34 @@ async fn a_damaged_file_is_never_read_as_intact() {
     assert!(error.to_string().contains("restore it from a backup"), "{error}");
     fs::write(&file, &good).unwrap();
     assert_eq!(now(&open(&directory).await.unwrap(), ALL).await, expected);
+}
+
+#[tokio::test]
+async fn a_time_to_live_continues_after_a_restart() {
+    let (_parent, directory) = directory();
+    let time = Time::default();
+    let open = async || Store::open(Embedded::at(&directory), time.options()).await.unwrap();
+    let store = open().await;
+    for (name, hours) in [("a", 1), ("b", 3), ("c", 1)] {
+        let ttl = Some(Duration::from_hours(hours));
+        store.commit(Write { ttl, ..put(&key(name), Expect::Absent, "1") }).await.unwrap();
+    }
+    update(&store, "c", "2").await;
+    store.close().await;
+    drop(store);
+    for compact in [false, true] {
+        time.pass(1700);
+        let store = open().await;
+        assert_eq!(now(&store, ALL).await, ["a=1", "b=1", "c=2"]);
+        if compact {
+            store.compact(store.revision());
+        }
+        store.close().await;
+    }
+    time.pass(300);
+    let store = open().await;
+    let mut watch = store.watch(ALL, WatchFrom::Revision(5)).unwrap();
+    let deleted = tokio::time::timeout(Duration::from_secs(30), watch.next()).await.unwrap().unwrap();
+    assert_eq!(describe(&deleted), "-a=1@6");
+    assert_eq!(now(&store, ALL).await, ["b=1", "c=2"]);
 }

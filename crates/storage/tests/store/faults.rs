@@ -1,14 +1,16 @@
 //! A full disk, and a disk whose sync fails.
 
-use storage::{CommitError, Embedded, Expect, Store, StoreOptions, WatchFrom};
+use std::time::Duration;
+
+use storage::{CommitError, Embedded, Expect, Store, StoreOptions, WatchFrom, Write};
 
 use crate::dice::Dice;
-use crate::disk::Disk;
-use crate::fixture::{create, key, now, put, update};
+use crate::disk::SimulatedDisk;
+use crate::fixture::{Time, create, describe, key, now, put, update};
 
 const ALL: &str = "/registry/core/things/";
 
-async fn open(disk: &Disk) -> Store {
+async fn open(disk: &SimulatedDisk) -> Store {
     let disk = disk.clone();
     Store::open(Embedded::over(disk), StoreOptions::default()).await.unwrap()
 }
@@ -22,7 +24,7 @@ fn unavailable(result: Result<storage::Committed, CommitError>) -> String {
 
 #[tokio::test]
 async fn a_full_disk_fails_only_the_write() {
-    let disk = Disk::default();
+    let disk = SimulatedDisk::default();
     let store = open(&disk).await;
     create(&store, "small", "1").await;
     let mut watch = store.watch(ALL, WatchFrom::Now).unwrap();
@@ -53,7 +55,7 @@ async fn a_full_disk_fails_only_the_write() {
 #[tokio::test]
 async fn a_crash_after_failed_syncs_loses_no_acknowledged_write() {
     for seed in 0..8 {
-        let disk = Disk::default();
+        let disk = SimulatedDisk::default();
         let store = open(&disk).await;
         for number in 0..50 {
             create(&store, &format!("{number:02}"), "1").await;
@@ -78,8 +80,28 @@ async fn a_crash_after_failed_syncs_loses_no_acknowledged_write() {
 }
 
 #[tokio::test]
+async fn a_file_written_after_a_failed_sync_has_the_deadlines() {
+    let (disk, time) = (SimulatedDisk::default(), Time::default());
+    let open = async || Store::open(Embedded::over(disk.clone()), time.options()).await.unwrap();
+    let store = open().await;
+    let ttl = Some(Duration::from_hours(1));
+    store.commit(Write { ttl, ..put(&key("a"), Expect::Absent, "1") }).await.unwrap();
+    disk.fail_syncs(true);
+    unavailable(store.commit(put(&key("b"), Expect::Any, "1")).await);
+    disk.fail_syncs(false);
+    let last = create(&store, "b", "1").await;
+    drop(store);
+    disk.crash(&mut Dice(1));
+    time.pass(3600);
+    let store = open().await;
+    let mut watch = store.watch(ALL, WatchFrom::Revision(last)).unwrap();
+    let deleted = tokio::time::timeout(Duration::from_secs(30), watch.next()).await.unwrap().unwrap();
+    assert_eq!(describe(&deleted), "-a=1@4");
+}
+
+#[tokio::test]
 async fn a_health_check_retries_after_a_failed_sync() {
-    let disk = Disk::default();
+    let disk = SimulatedDisk::default();
     let store = open(&disk).await;
     disk.fail_syncs(true);
     unavailable(store.commit(put(&key("a"), Expect::Any, "1")).await);
@@ -94,7 +116,7 @@ async fn a_health_check_retries_after_a_failed_sync() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_writes_share_a_sync() {
-    let disk = Disk::default();
+    let disk = SimulatedDisk::default();
     let store = open(&disk).await;
     let before = disk.syncs();
     let mut tasks = tokio::task::JoinSet::new();

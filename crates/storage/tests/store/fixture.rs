@@ -33,11 +33,13 @@ pub(crate) fn body(value: &str, revision: u64) -> String {
 }
 
 pub(crate) fn put(key: &str, expect: Expect, value: &str) -> Write {
-    Write { key: key.into(), expect, change: Change::Put(record(value)), priority: WritePriority::Ordinary }
+    let (change, priority) = (Change::Put(record(value)), WritePriority::Ordinary);
+    Write { key: key.into(), expect, change, priority, ttl: None }
 }
 
 pub(crate) fn delete(key: &str, expect: Expect) -> Write {
-    Write { key: key.into(), expect, change: Change::Delete, priority: WritePriority::Ordinary }
+    let (change, priority) = (Change::Delete, WritePriority::Ordinary);
+    Write { key: key.into(), expect, change, priority, ttl: None }
 }
 
 pub(crate) async fn create(store: &Store, name: &str, value: &str) -> u64 {
@@ -97,6 +99,6 @@ impl Time {
     pub(crate) fn options(&self) -> StoreOptions {
         let time = self.0.clone();
         let clock = Clock::new(move || Duration::from_secs(time.load(Ordering::SeqCst)));
-        StoreOptions { clock, ..StoreOptions::default() }
+        StoreOptions { wall_clock: clock.clone(), clock, ..StoreOptions::default() }
     }
 }

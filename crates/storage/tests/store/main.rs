@@ -7,14 +7,17 @@ mod disk;
 mod embedded;
 mod faults;
 mod fixture;
+mod import;
 mod migration;
+mod overrides;
 mod quota;
 mod shared;
+mod snapshot;
 #[macro_use]
 mod suite;
 
-use shared::Service;
 use storage::Memory;
+use storage::shared_memory::SharedMemory;
 
 fn embedded() -> (tempfile::TempDir, storage::Embedded) {
     let directory = tempfile::tempdir().unwrap();
@@ -25,5 +28,5 @@ fn embedded() -> (tempfile::TempDir, storage::Embedded) {
 every_backend! {
     memory: Some(((), Memory::new()));
     embedded_directory: Some(embedded());
-    shared_service: Some(((), Service::default().backend()));
+    shared_service: Some(((), SharedMemory::new().backend()));
 }

@@ -9,7 +9,7 @@ use storage::embedded::StoreLocation as _;
 use storage::{Embedded, OpenError, ReadError, Store, StoreOptions, StoredEntries, WatchError, WatchFrom};
 
 use crate::dice::Dice;
-use crate::disk::Disk;
+use crate::disk::SimulatedDisk;
 use crate::fixture::{at, create, now, remove, update};
 
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
@@ -29,7 +29,7 @@ async fn fill(store: &Store) {
 }
 
 /// Maps `/registry/core/things/NAME` to `/registry/things/NAME`.
-fn rekey(entries: &StoredEntries) -> Vec<Option<Arc<str>>> {
+pub(crate) fn rekey(entries: &StoredEntries) -> Vec<Option<Arc<str>>> {
     let new = |key: &str| (!key.contains("/left-out")).then(|| key.replace("/core/", "/").into());
     entries.iter().map(|entry| new(&entry.key)).collect()
 }
@@ -43,8 +43,8 @@ fn set_format(database: &Database, format: u32) {
 }
 
 /// A disk with a file of format 1.
-async fn old_disk() -> Disk {
-    let disk = Disk::default();
+async fn old_disk() -> SimulatedDisk {
+    let disk = SimulatedDisk::default();
     let store = Store::open(Embedded::over(disk.clone()), StoreOptions::default()).await.unwrap();
     fill(&store).await;
     store.close().await;
@@ -54,7 +54,7 @@ async fn old_disk() -> Disk {
 }
 
 /// Creates a directory with a file of format 1.
-async fn old_folder(directory: &Path) {
+pub(crate) async fn old_folder(directory: &Path) {
     let store = Store::open(Embedded::at(directory), StoreOptions::default()).await.unwrap();
     fill(&store).await;
     store.close().await;

@@ -16,12 +16,14 @@ fn options() -> StoreOptions {
 
 fn write(name: &str, size: usize, priority: WritePriority) -> Write {
     let record = Record { body: vec![b'x'; size].into(), revision_at: 0, facts: Vec::new().into() };
-    Write { key: format!("/r/g/t/{name}").into(), expect: Expect::Any, change: Change::Put(record), priority }
+    let (expect, change) = (Expect::Any, Change::Put(record));
+    Write { key: format!("/r/g/t/{name}").into(), expect, change, priority, ttl: None }
 }
 
 fn delete(name: &str) -> Write {
     let key = format!("/r/g/t/{name}").into();
-    Write { key, expect: Expect::Any, change: Change::Delete, priority: WritePriority::Ordinary }
+    let priority = WritePriority::Ordinary;
+    Write { key, expect: Expect::Any, change: Change::Delete, priority, ttl: None }
 }
 
 /// Writes records until one is rejected; returns how many were written.

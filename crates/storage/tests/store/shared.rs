@@ -1,202 +1,22 @@
-//! A shared backend like the one for etcd: a service that several stores use, that decides compare-and-swap itself, and
-//! that delivers changes through a separate stream.
+//! Several stores on one service that decides compare-and-swap itself and delivers changes through a separate stream, as with etcd.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use storage::shared_memory::{SharedFailure, SharedMemory, StoreStream};
+use storage::{CommitError, Expect, Store, StoreOptions, WatchFrom};
 
-use storage::backend::{BoxFuture, Done, Feed, Range, RangePage, StoredRecord, Unavailable, WriteDecision};
-use storage::{
-    Backend, Change, CommitError, Expect, OpenError, ReadError, Store, StoreOptions, WatchFrom, Write,
-};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-
-use crate::fixture::{conflict, create, describe, key, now, put, update};
+use crate::fixture::{conflict, create, delete, describe, key, now, put, update};
 
 const ALL: &str = "/registry/core/things/";
 
-/// The shared service. Clones are the same service.
-#[derive(Clone, Default)]
-pub(crate) struct Service(Arc<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: watch::Sender<u64>,
+async fn open(service: &SharedMemory) -> (Store, StoreStream) {
+    let backend = service.backend();
+    let stream = backend.stream();
+    (Store::open(backend, StoreOptions::default()).await.unwrap(), stream)
 }
 
-#[derive(Default)]
-struct State {
-    log: Vec<Done>,
-    /// The last revision used by keys outside the stores.
-    skipped: u64,
-    compacted: u64,
-}
-
-impl State {
-    fn revision(&self) -> u64 {
-        self.log.last().map_or(1, |last| last.revision).max(self.skipped)
-    }
-
-    fn live(&self, revision: u64) -> BTreeMap<Arc<str>, StoredRecord> {
-        let mut live = BTreeMap::new();
-        for done in self.log.iter().filter(|done| done.revision <= revision) {
-            let Done { key, revision, created, change } = done.clone();
-            match change {
-                Change::Put(record) => {
-                    live.insert(key.clone(), StoredRecord { key, revision, created, record })
-                }
-                Change::Delete => live.remove(&key),
-            };
-        }
-        live
-    }
-}
-
-impl Service {
-    /// A backend for one store that uses the service.
-    pub(crate) fn backend(&self) -> Client {
-        Client { service: self.clone(), link: Mutex::default() }
-    }
-
-    /// Uses up a revision, like a write to a key outside the stores.
-    fn skip(&self) -> u64 {
-        let mut state = self.lock();
-        state.skipped = state.revision() + 1;
-        self.0.changed.send_replace(state.skipped);
-        state.skipped
-    }
-
-    /// Decides a write: returns its revision, or the revision at which it was rejected.
-    fn transact(&self, write: Write) -> Result<u64, u64> {
-        let mut state = self.lock();
-        let at = state.revision();
-        let Write { key, expect, change, .. } = write;
-        let current = state.live(at).remove(&key);
-        let expected = match expect {
-            Expect::Absent => current.is_none(),
-            Expect::Revision(revision) => {
-                current.as_ref().is_some_and(|current| current.revision == revision)
-            }
-            Expect::Any => true,
-        };
-        if !expected || (change == Change::Delete && current.is_none()) {
-            return Err(at);
-        }
-        let revision = at + 1;
-        let created = current.map_or(revision, |current| current.created);
-        state.log.push(Done { key, revision, created, change });
-        self.0.changed.send_replace(revision);
-        Ok(revision)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap()
-    }
-}
-
-pub(crate) struct Client {
-    service: Service,
-    link: Mutex<Option<(Feed, JoinHandle<()>)>>,
-}
-
-impl Client {
-    fn feed(&self) -> Result<Feed, Unavailable> {
-        let link = self.link.lock().unwrap();
-        link.as_ref().map(|(feed, _)| feed.clone()).ok_or_else(|| Unavailable("not connected".to_owned()))
-    }
-}
-
-/// Feeds the changes of the service in order.
-async fn stream(service: Service, feed: Feed) {
-    let mut news = service.0.changed.subscribe();
-    loop {
-        news.mark_unchanged();
-        let from = feed.revision();
-        let (changes, revision) = {
-            let state = service.lock();
-            let changes: Vec<_> = state.log.iter().filter(|done| done.revision > from).cloned().collect();
-            (changes, state.revision())
-        };
-        drop(feed.apply(changes));
-        feed.advance(revision);
-        if news.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-impl Backend for Client {
-    fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>> {
-        let state = self.service.lock();
-        let revision = state.revision();
-        feed.load(revision, state.compacted, state.live(revision).into_values().collect());
-        drop(state);
-        let task = tokio::spawn(stream(self.service.clone(), feed.clone()));
-        *self.link.lock().unwrap() = Some((feed, task));
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, Unavailable>> {
-        Box::pin(async move {
-            let feed = self.feed()?;
-            match self.service.transact(write) {
-                Ok(revision) => {
-                    let event = feed.event(revision).await;
-                    event
-                        .map(WriteDecision::Committed)
-                        .ok_or_else(|| Unavailable("the event is gone".to_owned()))
-                }
-                Err(at) => {
-                    feed.reached(at).await;
-                    Ok(WriteDecision::Refused { at })
-                }
-            }
-        })
-    }
-
-    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangePage, ReadError>> {
-        let state = self.service.lock();
-        if range.revision < state.compacted {
-            return Box::pin(std::future::ready(Err(ReadError::Compacted { oldest: state.compacted })));
-        }
-        let mut records: Vec<_> = state.live(range.revision).into_values().collect();
-        records.retain(|stored| {
-            let is_after = range.after.as_deref().is_none_or(|after| *stored.key > *after);
-            is_after && (*stored.key == *range.scope || stored.key.starts_with(&range.scope))
-        });
-        let remaining = records.len().saturating_sub(range.limit) as u64;
-        records.truncate(range.limit);
-        Box::pin(std::future::ready(Ok(RangePage { records, remaining })))
-    }
-
-    fn compact(&self, revision: u64) {
-        let mut state = self.service.lock();
-        state.compacted = state.compacted.max(revision);
-    }
-
-    fn latest(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
-        Some(Box::pin(async { Ok(self.service.lock().revision()) }))
-    }
-
-    fn health(&self) -> Result<(), Unavailable> {
-        self.feed().map(drop)
-    }
-
-    fn close(&self) -> BoxFuture<'_, ()> {
-        let link = self.link.lock().unwrap().take();
-        Box::pin(async {
-            if let Some((_, task)) = link {
-                task.abort();
-            }
-        })
-    }
-}
-
-async fn two() -> (Service, Store, Store) {
-    let service = Service::default();
-    let one = Store::open(service.backend(), StoreOptions::default()).await.unwrap();
-    let two = Store::open(service.backend(), StoreOptions::default()).await.unwrap();
+async fn two() -> (SharedMemory, Store, Store) {
+    let service = SharedMemory::new();
+    let (one, _) = open(&service).await;
+    let (two, _) = open(&service).await;
     (service, one, two)
 }
 
@@ -231,7 +51,7 @@ async fn a_server_that_is_behind_is_refused_and_shown_the_current_entry() {
 async fn revisions_used_by_other_servers_do_not_block_watches() {
     let (service, one, _two) = two().await;
     create(&one, "a", "1").await;
-    let skipped = service.skip();
+    let skipped = service.skip_revision();
     assert_eq!(one.fresh().await, Ok(skipped));
     let watch = one.watch(ALL, WatchFrom::Now).unwrap();
     assert_eq!(watch.progress(), skipped);
@@ -242,4 +62,70 @@ async fn revisions_used_by_other_servers_do_not_block_watches() {
         late.watch(ALL, WatchFrom::Revision(2)).is_err(),
         "what was before it was opened, it does not know"
     );
+}
+
+#[tokio::test]
+async fn a_paused_store_is_stale_until_it_is_resumed() {
+    let service = SharedMemory::new();
+    let ((one, _), (two, stream)) = (open(&service).await, open(&service).await);
+    assert!(one.is_shared());
+    stream.pause();
+    let revision = create(&one, "a", "1").await;
+    let fresh = tokio::spawn({
+        let two = two.clone();
+        async move { two.fresh().await }
+    });
+    tokio::task::yield_now().await;
+    assert!(two.get(&key("a")).is_none() && !fresh.is_finished());
+    stream.resume();
+    assert_eq!(fresh.await.unwrap(), Ok(revision));
+    assert!(two.get(&key("a")).is_some());
+}
+
+#[tokio::test]
+async fn a_store_that_delivers_on_request_is_stale_until_it_is_asked() {
+    let service = SharedMemory::new();
+    let ((one, _), (two, stream)) = (open(&service).await, open(&service).await);
+    stream.deliver_on_request();
+    let revision = create(&one, "a", "1").await;
+    tokio::task::yield_now().await;
+    assert!(two.get(&key("a")).is_none());
+    assert_eq!(two.fresh().await, Ok(revision));
+    assert!(two.get(&key("a")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stored_write_whose_event_is_late_is_answered_from_the_write() {
+    let service = SharedMemory::new();
+    let (store, stream) = open(&service).await;
+    let mut watch = store.watch(ALL, WatchFrom::Now).unwrap();
+    create(&store, "old", "1").await;
+    stream.pause();
+    let created = store.commit(put(&key("a"), Expect::Absent, "1")).await.unwrap();
+    assert_eq!(created.entry.record(), crate::fixture::record("1"));
+    let old = store.get(&key("old")).unwrap();
+    let updated = store.commit(put(&key("old"), Expect::Revision(old.revision), "2")).await.unwrap();
+    let deleted = store.commit(delete(&key("old"), Expect::Revision(updated.revision))).await;
+    assert!(matches!(deleted, Err(CommitError::Unknown(_))), "its last state is not known here: {deleted:?}");
+    stream.resume();
+    let mut events = Vec::new();
+    for _ in 0..4 {
+        events.push(describe(&watch.next().await.unwrap()));
+    }
+    assert_eq!(events, ["+old=1@2", "+a=1@3", "~old=2@4", "-old=2@5"]);
+    assert_eq!((describe(&created.event), describe(&updated.event)), (events[1].clone(), events[2].clone()));
+    assert_eq!((updated.entry.created, updated.event.previous.as_ref().unwrap().revision), (2, 2));
+}
+
+#[tokio::test]
+async fn a_write_of_unknown_outcome_is_reported_as_such() {
+    let (service, one, _two) = two().await;
+    service.fail_next_commit(&key("a"), SharedFailure::NotStored);
+    let refused = one.commit(put(&key("a"), Expect::Absent, "1")).await;
+    assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
+    service.fail_next_commit(&key("a"), SharedFailure::StoredUnknown);
+    let unknown = one.commit(put(&key("a"), Expect::Absent, "1")).await;
+    assert!(matches!(unknown, Err(CommitError::Unknown(_))), "{unknown:?}");
+    one.fresh().await.unwrap();
+    assert!(one.get(&key("a")).is_some());
 }

@@ -1,7 +1,7 @@
 //! The tests that every backend must pass: `every_backend!` runs them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use storage::{
     Backend, Change, ChangeKind, CommitError, Expect, ListAt, ListRequest, ReadError, Record, Store,
@@ -333,7 +333,11 @@ pub(crate) async fn watch_progress_never_passes_an_undelivered_event(backend: im
     assert_eq!(watch.progress(), other);
     let mine = create(&store, "mine/a", "1").await;
     store.reached(mine).await;
-    assert_eq!(watch.progress(), 1.max(watch.progress().min(other)), "not past an event it has not told");
+    assert_eq!(
+        watch.progress(),
+        1.max(watch.progress().min(other)),
+        "the progress does not pass an undelivered event"
+    );
     assert_eq!(watch.next().await.unwrap().revision, mine);
     let later = update(&store, "other/a", "2").await;
     store.reached(later).await;
@@ -404,6 +408,7 @@ pub(crate) async fn oversized_and_malformed_keys_and_records_are_refused(backend
         expect: Expect::Any,
         change: Change::Put(record),
         priority: WritePriority::Ordinary,
+        ttl: None,
     };
     let long = format!("/r/g/t/{}", "k".repeat(33));
     store.commit(write(&long, fits.clone())).await.unwrap();
@@ -443,6 +448,42 @@ pub(crate) async fn a_waiting_watch_wakes_on_a_write(backend: impl Backend) {
     let events = tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap().unwrap();
     assert_eq!(events, 2);
     assert_eq!(store.fresh().await, Ok(2));
+}
+
+/// etcd grants no lease below two seconds.
+const SHORT: Duration = Duration::from_secs(2);
+
+async fn next(watch: &mut storage::Watch) -> String {
+    describe(&tokio::time::timeout(Duration::from_secs(30), watch.next()).await.unwrap().unwrap())
+}
+
+pub(crate) async fn a_key_with_a_time_to_live_is_deleted_when_it_ends(backend: impl Backend) {
+    let store = open(backend).await;
+    let begin = Instant::now();
+    let ttl = |name, ttl| Write { ttl: Some(ttl), ..put(&key(name), Expect::Any, "1") };
+    store.commit(ttl("long", Duration::from_hours(1))).await.unwrap();
+    store.commit(ttl("short", SHORT)).await.unwrap();
+    create(&store, "forever", "1").await;
+    let mut watch = store.watch(ALL, WatchFrom::Now).unwrap();
+    assert_eq!(next(&mut watch).await, "-short=1@5");
+    assert!(begin.elapsed() >= SHORT);
+    assert_eq!(now(&store, ALL).await, ["forever=1", "long=1"]);
+}
+
+pub(crate) async fn a_write_without_a_time_to_live_keeps_the_key(backend: impl Backend) {
+    let store = open(backend).await;
+    let ttl = |name| Write { ttl: Some(SHORT), ..put(&key(name), Expect::Any, "1") };
+    store.commit(ttl("kept")).await.unwrap();
+    update(&store, "kept", "2").await;
+    // A key that was renewed expires by its last time to live.
+    store.commit(ttl("renewed")).await.unwrap();
+    store.commit(ttl("renewed")).await.unwrap();
+    let mut watch = store.watch(ALL, WatchFrom::Now).unwrap();
+    assert_eq!(next(&mut watch).await, "-renewed=1@6");
+    store.commit(ttl("last")).await.unwrap();
+    assert_eq!(next(&mut watch).await, "+last=1@7");
+    assert_eq!(next(&mut watch).await, "-last=1@8");
+    assert_eq!(now(&store, ALL).await, ["kept=2"]);
 }
 
 /// Runs the suite for one backend: the second argument returns a value that must outlive the store, and the backend; `None` if the
@@ -487,6 +528,8 @@ macro_rules! every_backend {
             oversized_and_malformed_keys_and_records_are_refused,
             a_closed_store_refuses_writes_and_ends_watches,
             a_waiting_watch_wakes_on_a_write,
+            a_key_with_a_time_to_live_is_deleted_when_it_ends,
+            a_write_without_a_time_to_live_keeps_the_key,
         );)*
     };
 }
