@@ -138,7 +138,12 @@ impl Channel {
                     self.prefer(index);
                     return Ok(answer);
                 }
-                Err(status) if self.tries_next(index, &status, retry) => failure = status,
+                // An endpoint that cannot be reached says less than one that answered.
+                Err(status) if self.tries_next(index, &status, retry) => {
+                    if status.may_have_run || !failure.may_have_run {
+                        failure = status;
+                    }
+                }
                 Err(status) => return Err(status),
             }
         }
@@ -335,3 +340,6 @@ async fn single_message<A: Message + Default>(
 pub(crate) fn with_source(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use rustls_pki_types::ServerName;
 /// Why an endpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum GrpcEndpointError {
-    #[error("`{url}` is no endpoint: {why}")]
+    #[error("`{url}` is not a valid endpoint: {why}")]
     Url { url: String, why: &'static str },
     #[error("cannot read `{}`: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
@@ -22,7 +22,7 @@ pub enum GrpcEndpointError {
     HalfIdentity,
     #[error("the system's certificate authorities cannot be loaded: {0}; name a certificate authority file")]
     SystemRoots(String),
-    #[error("the TLS files do not fit together: {0}")]
+    #[error("cannot use the TLS files together: {0}; check that the key belongs to the certificate")]
     Tls(#[from] rustls::Error),
 }
 

@@ -19,7 +19,7 @@ type Responding = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>>
 /// A bidirectional stream of messages. Dropping it ends the stream.
 pub struct GrpcStream<Q, A> {
     messages: GrpcSender<Q>,
-    received: Received,
+    received: ReceiveState,
     reader: FrameReader,
     answers: PhantomData<fn() -> A>,
 }
@@ -30,7 +30,7 @@ pub struct GrpcSender<Q> {
     requests: PhantomData<fn(Q)>,
 }
 
-enum Received {
+enum ReceiveState {
     /// The response's headers have not arrived.
     Headers(Responding),
     Body(Incoming),
@@ -71,7 +71,7 @@ impl<Q: Message, A: Message + Default> GrpcStream<Q, A> {
     ) -> Self {
         GrpcStream {
             messages: GrpcSender { messages, requests: PhantomData },
-            received: Received::Headers(Box::pin(response)),
+            received: ReceiveState::Headers(Box::pin(response)),
             reader: FrameReader::new(max_message),
             answers: PhantomData,
         }
@@ -90,32 +90,34 @@ impl<Q: Message, A: Message + Default> GrpcStream<Q, A> {
                 return Ok(Some(message));
             }
             match &mut self.received {
-                Received::Headers(response) => {
+                ReceiveState::Headers(response) => {
                     self.received = match response.await {
                         Ok(response) => match check_headers(&response) {
-                            Ok(()) => Received::Body(response.into_body()),
-                            Err(status) => Received::Ended(Err(status)),
+                            Ok(()) => ReceiveState::Body(response.into_body()),
+                            Err(status) => ReceiveState::Ended(Err(status)),
                         },
-                        Err(error) => {
-                            Received::Ended(Err(GrpcStatus::new(GrpcCode::Unavailable, with_source(&error))))
-                        }
+                        Err(error) => ReceiveState::Ended(Err(GrpcStatus::new(
+                            GrpcCode::Unavailable,
+                            with_source(&error),
+                        ))),
                     };
                 }
-                Received::Body(body) => match body.frame().await {
+                ReceiveState::Body(body) => match body.frame().await {
                     Some(Ok(frame)) => match frame.into_data() {
                         Ok(data) => self.reader.push(&data),
                         Err(frame) => {
                             let status = frame.into_trailers().ok().as_ref().and_then(GrpcStatus::read);
-                            self.received = Received::Ended(status.unwrap_or_else(without_status));
+                            self.received = ReceiveState::Ended(status.unwrap_or_else(without_status));
                         }
                     },
                     Some(Err(error)) => {
                         let broken = format!("the stream broke: {}", with_source(&error));
-                        self.received = Received::Ended(Err(GrpcStatus::new(GrpcCode::Unavailable, broken)));
+                        self.received =
+                            ReceiveState::Ended(Err(GrpcStatus::new(GrpcCode::Unavailable, broken)));
                     }
-                    None => self.received = Received::Ended(without_status()),
+                    None => self.received = ReceiveState::Ended(without_status()),
                 },
-                Received::Ended(status) => return status.clone().map(|()| None),
+                ReceiveState::Ended(status) => return status.clone().map(|()| None),
             }
         }
     }

@@ -11,7 +11,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use crate::endpoint::GrpcEndpointError;
 
 /// The files for TLS connections.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Certificate authorities of the servers; the system's if `None`.
     pub ca: Option<PathBuf>,
