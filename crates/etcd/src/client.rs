@@ -7,9 +7,12 @@ use grpc::{Channel, GrpcCode, GrpcStatus, GrpcStream, Retry};
 use http::{HeaderMap, HeaderValue};
 
 use crate::messages::{
-    CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse, RangeRequest,
-    RangeResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse, WatchRequest, WatchResponse,
+    CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseTimeToLiveRequest,
+    LeaseTimeToLiveResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse, TxnRequest,
+    TxnResponse, WatchRequest, WatchResponse,
 };
+
+const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 
 /// A client of one etcd cluster. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -31,7 +34,14 @@ impl EtcdClient {
 
     /// Never repeated once etcd may have received it, because a guarded write that succeeded fails when repeated.
     pub async fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, GrpcStatus> {
-        self.channel.unary("/etcdserverpb.KV/Txn", request, Retry::NotSentOnly, self.timeout).await
+        let retry = Retry::NotSentOnly;
+        #[cfg(feature = "planted-bugs")]
+        let retry = if crate::planted::is_planted(crate::planted::RETRY_WRITE) {
+            Retry::OtherEndpoints
+        } else {
+            retry
+        };
+        self.channel.unary("/etcdserverpb.KV/Txn", request, retry, self.timeout).await
     }
 
     pub async fn compact(&self, revision: i64) -> Result<(), GrpcStatus> {
@@ -53,11 +63,24 @@ impl EtcdClient {
         }
     }
 
-    /// The state of the member at each endpoint.
-    pub async fn member_status(&self, index: usize) -> Result<StatusResponse, GrpcStatus> {
-        self.channel
-            .unary_at(index, "/etcdserverpb.Maintenance/Status", &StatusRequest {}, self.timeout)
-            .await
+    /// The seconds until a lease ends; `None` if it has ended.
+    pub async fn lease_time_to_live(&self, id: i64) -> Result<Option<u64>, GrpcStatus> {
+        let request = LeaseTimeToLiveRequest { id };
+        let path = "/etcdserverpb.Lease/LeaseTimeToLive";
+        let call = self.channel.unary(path, &request, Retry::OtherEndpoints, self.timeout);
+        let lease: LeaseTimeToLiveResponse = call.await?;
+        Ok(u64::try_from(lease.ttl).ok())
+    }
+
+    /// The state of the member at the endpoint with this index.
+    pub async fn member_status(&self, index: usize, allowed: Duration) -> Result<StatusResponse, GrpcStatus> {
+        let allowed = allowed.min(self.timeout);
+        self.channel.unary_at(index, STATUS, &StatusRequest {}, allowed).await
+    }
+
+    /// The state of the first member that answers.
+    pub async fn preferred_status(&self) -> Result<StatusResponse, GrpcStatus> {
+        self.channel.unary(STATUS, &StatusRequest {}, Retry::OtherEndpoints, self.timeout).await
     }
 
     /// Lets the next call begin with another endpoint.

@@ -278,6 +278,19 @@ pub struct LeaseGrantResponse {
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct LeaseTimeToLiveRequest {
+    #[prost(int64, tag = "1")]
+    pub id: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct LeaseTimeToLiveResponse {
+    /// The remaining seconds; negative if the lease does not exist.
+    #[prost(int64, tag = "3")]
+    pub ttl: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct StatusRequest {}
 
 #[derive(Clone, PartialEq, prost::Message)]
