@@ -23,45 +23,76 @@ pub(crate) struct Loaded {
     pub(crate) records: Vec<StoredRecord>,
 }
 
+/// Reads all keys of the store at one revision, page by page in key order.
+pub(crate) struct Pages {
+    client: EtcdClient,
+    /// The next page; `None` after the last one.
+    next: Option<RangeRequest>,
+    /// The revision at which the pages are read; 0 before the first.
+    revision: i64,
+}
+
+impl Pages {
+    /// At `revision`; 0 for the one that is current when the first page is read.
+    pub(crate) fn new(client: EtcdClient, keys: &KeySpace, revision: i64) -> Pages {
+        let directory = keys.directory();
+        let next = RangeRequest {
+            range_end: prefix_end(directory.as_bytes()),
+            key: directory.into(),
+            limit: FIRST_PAGE,
+            revision,
+            ..RangeRequest::default()
+        };
+        Pages { client, next: Some(next), revision }
+    }
+
+    /// Leaves the values out.
+    pub(crate) fn keys_only(mut self) -> Pages {
+        if let Some(next) = &mut self.next {
+            next.keys_only = true;
+        }
+        self
+    }
+
+    /// The next keys; `None` after the last page.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<KeyValue>>, GrpcStatus> {
+        let Some(mut request) = self.next.take() else { return Ok(None) };
+        let page = loop {
+            match self.client.range(&request).await {
+                Ok(page) => break page,
+                // The page is larger than a message may be.
+                Err(status) if status.code == GrpcCode::ResourceExhausted && request.limit > 1 => {
+                    request.limit /= 2;
+                }
+                Err(status) => return Err(status),
+            }
+        };
+        if self.revision == 0 {
+            self.revision = page.header.unwrap_or_default().revision;
+            request.revision = self.revision;
+        }
+        if let Some(last) = page.kvs.last().filter(|_| page.more) {
+            request.key = after(&last.key);
+            request.limit = request.limit.saturating_mul(2).min(LARGEST_PAGE);
+            self.next = Some(request);
+        }
+        Ok(Some(page.kvs))
+    }
+}
+
 /// Reads all keys at one revision. Values are decoded on other threads while the next page is read.
 pub(crate) async fn load(
     client: &EtcdClient,
     keys: &KeySpace,
     codec: &Arc<dyn ValueCodec>,
 ) -> Result<Loaded, GrpcStatus> {
-    let directory = keys.directory();
-    let mut request = RangeRequest {
-        key: directory.clone().into(),
-        range_end: prefix_end(directory.as_bytes()),
-        limit: FIRST_PAGE,
-        ..RangeRequest::default()
-    };
+    let mut pages = Pages::new(client.clone(), keys, 0);
     let mut decoding = JoinSet::new();
-    loop {
-        let page = match client.range(&request).await {
-            Ok(page) => page,
-            // The page is larger than a message may be.
-            Err(status) if status.code == GrpcCode::ResourceExhausted && request.limit > 1 => {
-                request.limit /= 2;
-                continue;
-            }
-            Err(status) => return Err(status),
-        };
-        if request.revision == 0 {
-            request.revision = page.header.unwrap_or_default().revision;
-        }
-        let last = page.kvs.last().map(|last| last.key.clone());
+    while let Some(page) = pages.next().await? {
         let (keys, codec) = (keys.clone(), Arc::clone(codec));
         decoding.spawn_blocking(move || {
-            page.kvs.iter().filter_map(|kv| stored_record(&keys, codec.as_ref(), kv)).collect::<Vec<_>>()
+            page.iter().filter_map(|kv| stored_record(&keys, codec.as_ref(), kv)).collect::<Vec<_>>()
         });
-        match last {
-            Some(last) if page.more => {
-                request.key = after(&last);
-                request.limit = request.limit.saturating_mul(2).min(LARGEST_PAGE);
-            }
-            _ => break,
-        }
     }
     let mut records = Vec::new();
     while let Some(decoded) = decoding.join_next().await {
@@ -69,7 +100,7 @@ pub(crate) async fn load(
             GrpcStatus::new(GrpcCode::Internal, format!("a value cannot be decoded: {error}"))
         })?);
     }
-    Ok(Loaded { revision: u64::try_from(request.revision).unwrap_or_default(), records })
+    Ok(Loaded { revision: u64::try_from(pages.revision).unwrap_or_default(), records })
 }
 
 /// The key that follows `key` immediately.
@@ -80,9 +111,10 @@ pub(crate) fn after(key: &[u8]) -> Bytes {
 /// The record of a key; `None` if the key does not belong to the store.
 pub(crate) fn stored_record(keys: &KeySpace, codec: &dyn ValueCodec, kv: &KeyValue) -> Option<StoredRecord> {
     let key = keys.store_key(&kv.key)?;
-    let record: Record = codec.decode(&key, &kv.value);
+    let revision = u64::try_from(kv.mod_revision).unwrap_or_default();
+    let record: Record = codec.decode(&key, revision, &kv.value)?;
     Some(StoredRecord {
-        revision: u64::try_from(kv.mod_revision).unwrap_or_default(),
+        revision,
         created: u64::try_from(kv.create_revision).unwrap_or_default(),
         key,
         record,
