@@ -1,8 +1,9 @@
 //! The oldest etcd that answers progress requests correctly, which consistent reads need.
 
 use std::cmp::Ordering;
+use std::time::Duration;
 
-use grpc::GrpcStatus;
+use tokio::task::JoinSet;
 
 use crate::client::EtcdClient;
 
@@ -24,28 +25,43 @@ fn supports_consistent_reads(version: (u32, u32, u32)) -> bool {
     }
 }
 
+/// How long one member may take to say its version. Others are asked at the same time.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The cluster cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum MemberError {
+    TooOld(String),
+    /// None of the members answers.
+    Unreachable(String),
+}
+
 /// Fails if a member that answers is too old. Members that do not answer are not checked, but one must.
-pub(crate) async fn check_members(client: &EtcdClient) -> Result<(), String> {
-    let mut failure: Option<GrpcStatus> = None;
-    let mut is_checked = false;
+pub(crate) async fn check_members(client: &EtcdClient) -> Result<(), MemberError> {
+    let mut asked = JoinSet::new();
     for index in 0..client.endpoint_count() {
-        match client.member_status(index).await {
-            Ok(status) => {
-                if !parse(&status.version).is_some_and(supports_consistent_reads) {
-                    return Err(format!(
-                        "etcd {} cannot serve consistent reads (its progress notifications are not reliable); use 3.5.13 or newer",
-                        status.version
-                    ));
-                }
+        let client = client.clone();
+        asked.spawn(async move { client.member_status(index, MEMBER_TIMEOUT).await });
+    }
+    let mut failures = Vec::new();
+    let mut is_checked = false;
+    while let Some(answer) = asked.join_next().await {
+        match answer {
+            Ok(Ok(status)) if parse(&status.version).is_some_and(supports_consistent_reads) => {
                 is_checked = true;
             }
-            Err(status) => failure = Some(status),
+            Ok(Ok(status)) => {
+                return Err(MemberError::TooOld(format!(
+                    "etcd {} cannot serve consistent reads (its progress notifications are not reliable); use 3.5.13 or newer",
+                    status.version
+                )));
+            }
+            Ok(Err(status)) => failures.push(status.message),
+            Err(error) => failures.push(error.to_string()),
         }
     }
-    match failure {
-        Some(status) if !is_checked => Err(status.message),
-        _ => Ok(()),
-    }
+    failures.sort_unstable();
+    if is_checked { Ok(()) } else { Err(MemberError::Unreachable(failures.join("; "))) }
 }
 
 #[cfg(test)]

@@ -1,0 +1,64 @@
+//! The start: versions that are refused, and clusters that are not available yet.
+
+use std::time::Duration;
+
+use etcd::messages::StatusResponse;
+use storage::{Store, StoreOptions};
+use tokio::time::Instant;
+
+use crate::etcd_process::{EtcdProcess, config};
+use crate::faulty_endpoint::{EndpointFault, FaultyEndpoint, RANGE, STATUS, framed};
+use crate::proxy::Proxy;
+use crate::{channel, open, through, update, value};
+
+async fn start_error(urls: &[&str]) -> String {
+    let backend = etcd::EtcdBackend::new(config(channel(urls)));
+    Store::open(backend, StoreOptions::default()).await.unwrap_err().to_string()
+}
+
+fn version(version: &str) -> EndpointFault {
+    EndpointFault::Answer(framed(&StatusResponse { version: version.to_owned(), db_size: 0 }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_without_a_reachable_etcd_fails_after_20_seconds_with_its_address() {
+    let begin = Instant::now();
+    let error = start_error(&["http://127.0.0.1:1"]).await;
+    assert!(begin.elapsed() >= Duration::from_secs(20), "{error}");
+    assert!(error.contains("etcd does not answer: cannot connect to http://127.0.0.1:1"), "{error}");
+    assert!(error.contains("--etcd-servers"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_is_too_old_is_refused_at_once_even_if_others_are_not() {
+    let Some(etcd) = EtcdProcess::start().await else { return };
+    let (old, new) = (FaultyEndpoint::to(&etcd.url).await, FaultyEndpoint::to(&etcd.url).await);
+    old.fail(STATUS, version("3.5.12"));
+    let begin = Instant::now();
+    let error = start_error(&[&new.url, &old.url]).await;
+    assert!(begin.elapsed() < Duration::from_secs(15), "{error}");
+    assert!(error.contains("etcd 3.5.12 cannot serve consistent reads"), "{error}");
+    assert!(error.contains("use 3.5.13 or newer"), "{error}");
+    old.fail(STATUS, version("3.5.13"));
+    open(through(channel(&[&new.url, &old.url]))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_waits_for_a_cluster_that_is_away_or_has_no_leader() {
+    let Some(etcd) = EtcdProcess::start().await else { return };
+    update(&open(etcd.backend()).await, "a", "1").await;
+    let away = Proxy::to(&etcd.url).await;
+    away.cut();
+    let leaderless = FaultyEndpoint::to(&etcd.url).await;
+    leaderless.fail(RANGE, EndpointFault::Status(14, "etcdserver: no leader"));
+    let opening = [&away.url, &leaderless.url].map(|url| tokio::spawn(open(through(channel(&[url])))));
+    while leaderless.calls::<etcd::messages::RangeRequest>(RANGE).len() < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(opening.iter().all(|opening| !opening.is_finished()));
+    away.mend();
+    leaderless.mend();
+    for opening in opening {
+        assert_eq!(value(&opening.await.unwrap(), "a").as_deref(), Some("1"));
+    }
+}
