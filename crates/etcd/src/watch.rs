@@ -44,13 +44,15 @@ pub(crate) struct WatchTask {
     pub(crate) feed: Feed,
     /// The highest revision that a reader waits for.
     pub(crate) wanted: watch::Receiver<u64>,
+    /// Changes when the working set must be loaded again.
+    pub(crate) reloads: watch::Receiver<u64>,
     pub(crate) state: watch::Sender<WatchState>,
 }
 
 /// Why a watch stream ended.
 enum WatchEnd {
-    /// The events after the last fed revision are compacted.
-    Compacted,
+    /// The working set must be loaded again, for this reason.
+    Reload(&'static str),
     Broken(String),
 }
 
@@ -68,14 +70,14 @@ impl WatchTask {
                 delay = FIRST_DELAY;
             }
             let reason = match end {
-                WatchEnd::Compacted => match self.reload().await {
+                WatchEnd::Reload(why) => match self.reload(why).await {
                     Ok(()) => continue,
                     Err(status) => status.message,
                 },
                 WatchEnd::Broken(reason) => reason,
             };
             self.client.prefer_another();
-            tracing::warn!(%reason, retry_in = ?delay, "the watch on etcd ended; retrying");
+            tracing::warn!(error = %reason, retry_in = ?delay, "the watch on etcd ended; retrying");
             self.state.send_modify(|state| {
                 let since = match state {
                     WatchState::Broken { since, .. } => *since,
@@ -89,9 +91,19 @@ impl WatchTask {
     }
 
     /// Replaces the working set with etcd's current state, because events were missed.
-    async fn reload(&self) -> Result<(), GrpcStatus> {
-        tracing::warn!("events that were not received are compacted; loading all objects again");
-        let loaded = load(&self.client, &self.keys, &self.codec).await?;
+    async fn reload(&mut self, reason: &str) -> Result<(), GrpcStatus> {
+        tracing::warn!(reason, "loading all objects from etcd again");
+        self.reloads.mark_unchanged();
+        let loaded = load(&self.client, &self.keys, &self.codec).await;
+        match &loaded {
+            Ok(loaded) => tracing::info!(
+                objects = loaded.records.len(),
+                revision = loaded.revision,
+                "loaded all objects from etcd again"
+            ),
+            Err(_) => self.reloads.mark_changed(),
+        }
+        let loaded = loaded?;
         self.feed.reload(loaded.revision, loaded.records);
         Ok(())
     }
@@ -99,10 +111,13 @@ impl WatchTask {
     /// Feeds the events of one stream until it ends.
     async fn follow(&mut self, mut stream: GrpcStream<WatchRequest, WatchResponse>) -> WatchEnd {
         let directory = self.keys.directory();
+        let first = self.feed.revision() + 1;
+        #[cfg(feature = "planted-bugs")]
+        let first = first + u64::from(crate::planted::is_planted(crate::planted::RESUME_LATE));
         let create = WatchCreateRequest {
             range_end: prefix_end(directory.as_bytes()),
             key: directory.into(),
-            start_revision: i64::try_from(self.feed.revision() + 1).unwrap_or(i64::MAX),
+            start_revision: i64::try_from(first).unwrap_or(i64::MAX),
             progress_notify: true,
             prev_kv: false,
             fragment: true,
@@ -133,6 +148,12 @@ impl WatchTask {
                         return end;
                     }
                 }
+                changed = self.reloads.changed() => {
+                    return match changed {
+                        Ok(()) => WatchEnd::Reload("memory differs from etcd"),
+                        Err(_) => WatchEnd::Broken("the store is closed".to_owned()),
+                    };
+                }
                 () = &mut give_up, if !is_created => {
                     return WatchEnd::Broken("etcd does not confirm the watch".to_owned());
                 }
@@ -154,7 +175,7 @@ impl WatchTask {
     /// Feeds one response. Events of a response in several fragments are fed together: they may have one revision.
     fn receive(&self, response: WatchResponse, fragments: &mut Vec<KeyEvent>) -> Option<WatchEnd> {
         if response.compact_revision > 0 {
-            return Some(WatchEnd::Compacted);
+            return Some(WatchEnd::Reload("events that were not received are compacted"));
         }
         if response.canceled {
             return Some(WatchEnd::Broken(response.cancel_reason));
@@ -164,8 +185,8 @@ impl WatchTask {
         if response.fragment {
             return None;
         }
-        if response.created {
-            self.state.send_replace(WatchState::Watching);
+        if response.created && self.state.send_replace(WatchState::Watching) != WatchState::Watching {
+            tracing::info!("watching etcd again");
         }
         let changes: Vec<Done> = fragments.drain(..).filter_map(|event| self.change(event)).collect();
         if !changes.is_empty() {
