@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use grpc::{Channel, ChannelConfig, GrpcStatus};
-use storage::backend::{Backend, BoxFuture, Feed, Range, RangePage, Unavailable, WriteDecision};
-use storage::{Change, Expect, OpenError, ReadError, Record, StoreEvent, Write};
+use grpc::{Channel, ChannelConfig, GrpcCode, GrpcStatus};
+use storage::backend::{
+    Backend, BoxFuture, CommitFailure, Feed, KeyPage, OwnWrite, Range, RangePage, Unavailable, WriteDecision,
+};
+use storage::{Change, Expect, OpenError, ReadError, Record, Write};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -14,14 +16,17 @@ use tokio::time::Instant;
 use crate::client::{EtcdClient, is_compacted, is_future, prefix_end};
 use crate::compaction;
 use crate::freshness::CurrentRevision;
-use crate::key_space::KeySpace;
-use crate::load::{after, load, stored_record};
-use crate::messages::{Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, TxnRequest};
-use crate::version::check_members;
+use crate::key_space::{KeyFilter, KeySpace};
+use crate::leases::Leases;
+use crate::load::{after, stored_record};
+use crate::messages::{
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, Request, TxnRequest,
+};
+use crate::start::load_at_start;
 use crate::watch::{WatchState, WatchTask};
 
-/// How long a committed write waits for the watch to report it.
-const ECHO_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a refused write waits for the watch to report the change that made it fail.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A watch that is broken for longer makes the store unhealthy.
 const MAX_BROKEN: Duration = Duration::from_secs(5);
@@ -31,8 +36,9 @@ pub trait ValueCodec: Send + Sync + 'static {
     /// The value to store; an error says why the record has none.
     fn encode(&self, key: &str, record: &Record) -> Result<Bytes, String>;
 
-    /// The record of a value. It must represent any bytes: a value that cannot be decoded becomes a record that says so.
-    fn decode(&self, key: &str, value: &Bytes) -> Record;
+    /// The record of a value that was written at `revision`; `None` if the key belongs to another program. A value that cannot be decoded
+    /// becomes a record that says so.
+    fn decode(&self, key: &str, revision: u64, value: &Bytes) -> Option<Record>;
 }
 
 /// Configuration of the backend.
@@ -47,17 +53,22 @@ pub struct EtcdConfig {
     pub compaction_interval: Duration,
     /// Longest time for one call of etcd.
     pub call_timeout: Duration,
+    /// How long one lease is reused for keys of the same time to live, at most (`--lease-reuse-duration-seconds`, 60 by default).
+    pub lease_reuse: Duration,
 }
 
 /// A store in etcd, shared with other servers.
 pub struct EtcdBackend {
     client: EtcdClient,
+    leases: Leases,
     keys: KeySpace,
     codec: Arc<dyn ValueCodec>,
     compaction_interval: Duration,
     /// The highest revision that a reader waits for.
     wanted: watch::Sender<u64>,
     watch_state: watch::Sender<WatchState>,
+    /// Counts the requests to load everything again.
+    reloads: watch::Sender<u64>,
     running: Mutex<Option<RunningTasks>>,
 }
 
@@ -78,23 +89,24 @@ impl Drop for RunningTasks {
 
 impl EtcdBackend {
     pub fn new(config: EtcdConfig) -> EtcdBackend {
+        let client = EtcdClient::new(Channel::new(config.channel), config.call_timeout);
         EtcdBackend {
-            client: EtcdClient::new(Channel::new(config.channel), config.call_timeout),
+            leases: Leases::new(client.clone(), config.lease_reuse),
+            client,
             keys: KeySpace::new(&config.prefix, &config.store_root),
             codec: config.codec,
             compaction_interval: config.compaction_interval,
             wanted: watch::Sender::new(0),
             watch_state: watch::Sender::new(WatchState::Watching),
+            reloads: watch::Sender::new(0),
             running: Mutex::new(None),
         }
     }
 
-    /// Reads a key with a quorum, as kube-apiserver's health checks do. The key need not exist.
-    pub async fn probe(&self) -> Result<(), GrpcStatus> {
-        self.client
-            .range(&RangeRequest { key: self.keys.health(), ..RangeRequest::default() })
-            .await
-            .map(drop)
+    /// Limits the backend to these keys of the store; it ignores others that are in etcd.
+    #[must_use]
+    pub fn limited_to(self, owned: KeyFilter) -> EtcdBackend {
+        EtcdBackend { keys: self.keys.limited_to(owned), ..self }
     }
 
     fn running<T>(&self, read: impl FnOnce(&RunningTasks) -> T) -> Result<T, Unavailable> {
@@ -102,7 +114,7 @@ impl EtcdBackend {
         running.as_ref().map(read).ok_or_else(|| Unavailable("the store is closed".to_owned()))
     }
 
-    async fn decide(&self, write: Write) -> Result<WriteDecision, Unavailable> {
+    async fn decide(&self, write: Write) -> Result<WriteDecision, CommitFailure> {
         let feed = self.running(|running| running.feed.clone())?;
         loop {
             let expected = match write.expect {
@@ -110,19 +122,30 @@ impl EtcdBackend {
                 Expect::Revision(revision) => revision,
                 Expect::Any => feed.revisions(&write.key).map_or(0, |current| current.revision),
             };
+            let before = feed.entry(&write.key);
             if expected == 0 && write.change == Change::Delete {
                 return Ok(WriteDecision::Refused { at: feed.revision() });
             }
-            let request = self.transaction(&write, expected)?;
-            let answer = self.client.txn(&request).await.map_err(|status| Unavailable(status.message))?;
+            let lease = self.lease(&write).await?;
+            let request = self.transaction(&write, expected, lease)?;
+            let answer = match self.client.txn(&request).await {
+                Ok(answer) => answer,
+                Err(status) => {
+                    if status.code == GrpcCode::NotFound {
+                        self.leases.forget().await;
+                    }
+                    return Err(failure(status));
+                }
+            };
             let revision = u64::try_from(answer.header.unwrap_or_default().revision).unwrap_or_default();
             self.want(revision);
             if answer.succeeded {
-                return self.committed(&feed, revision).await;
+                let (key, change) = (Arc::clone(&write.key), write.change);
+                return feed.committed(OwnWrite { key, change, revision, replaced: expected, before }).await;
             }
-            let reached = tokio::time::timeout(ECHO_TIMEOUT, feed.reached(revision)).await;
+            let reached = tokio::time::timeout(REFUSAL_TIMEOUT, feed.reached(revision)).await;
             if reached.is_err() {
-                return Err(Unavailable(
+                return Err(CommitFailure::NotStored(
                     "etcd refused the write, and its watch does not report why".to_owned(),
                 ));
             }
@@ -133,32 +156,39 @@ impl EtcdBackend {
     }
 
     /// The transaction that kube-apiserver sends for this write: a create has no alternative, the others read the key if they fail.
-    fn transaction(&self, write: &Write, expected: u64) -> Result<TxnRequest, Unavailable> {
+    fn transaction(&self, write: &Write, expected: u64, lease: i64) -> Result<TxnRequest, CommitFailure> {
         let key = self.keys.etcd_key(&write.key);
         let change = match &write.change {
             Change::Put(record) => {
-                let value = self.codec.encode(&write.key, record).map_err(Unavailable)?;
-                Request::Put(PutRequest { key: key.clone(), value, lease: 0 })
+                let value = self.codec.encode(&write.key, record).map_err(CommitFailure::NotStored)?;
+                Request::Put(PutRequest { key: key.clone(), value, lease })
             }
             Change::Delete => Request::DeleteRange(DeleteRangeRequest { key: key.clone() }),
         };
         let current = Request::Range(RangeRequest { key: key.clone(), ..RangeRequest::default() });
+        let compare = vec![Compare::mod_revision(key, i64::try_from(expected).unwrap_or(i64::MAX))];
+        #[cfg(feature = "planted-bugs")]
+        let compare = if expected != 0 && crate::planted::is_planted(crate::planted::STALE_COMPARE) {
+            Vec::new()
+        } else {
+            compare
+        };
         Ok(TxnRequest {
-            compare: vec![Compare::mod_revision(key, i64::try_from(expected).unwrap_or(i64::MAX))],
+            compare,
             success: vec![change.into()],
             failure: if expected == 0 { Vec::new() } else { vec![current.into()] },
         })
     }
 
-    /// The event of a committed write, once the watch has reported it, so that reads of this server see it.
-    async fn committed(&self, feed: &Feed, revision: u64) -> Result<WriteDecision, Unavailable> {
-        let event: Option<Arc<StoreEvent>> =
-            tokio::time::timeout(ECHO_TIMEOUT, feed.event(revision)).await.ok().flatten();
-        event.map(WriteDecision::Committed).ok_or_else(|| {
-            Unavailable(format!(
-                "the write is stored with revision {revision}, but the watch on etcd does not report it"
-            ))
-        })
+    /// The lease of a write with a time to live; 0, which is none, for others.
+    async fn lease(&self, write: &Write) -> Result<i64, CommitFailure> {
+        let Some(ttl) = write.ttl.filter(|_| write.change != Change::Delete) else { return Ok(0) };
+        #[cfg(feature = "planted-bugs")]
+        if crate::planted::is_planted(crate::planted::LOST_LEASE) {
+            return Ok(0);
+        }
+        let granted = self.leases.lease(ttl).await;
+        granted.map_err(|status| CommitFailure::NotStored(status.message))
     }
 
     /// Lets the watch ask for progress until it has reached `revision`.
@@ -171,19 +201,46 @@ impl EtcdBackend {
     }
 
     async fn read_range(&self, range: Range) -> Result<RangePage, ReadError> {
+        let answer = self.read(&range, false).await?;
+        let remaining =
+            u64::try_from(answer.count).unwrap_or_default().saturating_sub(answer.kvs.len() as u64);
+        let records =
+            answer.kvs.iter().filter_map(|kv| stored_record(&self.keys, self.codec.as_ref(), kv)).collect();
+        Ok(RangePage { records, remaining })
+    }
+
+    async fn read_key_revisions(&self, range: Range) -> Result<KeyPage, ReadError> {
+        let answer = self.read(&range, true).await?;
+        let keys: Vec<(Arc<str>, u64)> = answer
+            .kvs
+            .iter()
+            .filter_map(|kv| Some((self.keys.store_key(&kv.key)?, u64::try_from(kv.mod_revision).ok()?)))
+            .collect();
+        let more = keys.last().filter(|_| answer.more).map(|(key, _)| Arc::clone(key));
+        if answer.more && more.is_none() {
+            return Err(ReadError::Unavailable(format!("no key below {} belongs to the store", range.scope)));
+        }
+        Ok(KeyPage { keys, more })
+    }
+
+    /// Reads a range, with or without the values.
+    async fn read(&self, range: &Range, keys_only: bool) -> Result<RangeResponse, ReadError> {
         let feed = self
             .running(|running| running.feed.clone())
             .map_err(|Unavailable(why)| ReadError::Unavailable(why))?;
         let scope = self.keys.etcd_key(&range.scope);
-        let end = if range.scope.ends_with('/') { prefix_end(&scope) } else { Bytes::new() };
+        let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
+        let is_directory = range.scope.ends_with('/');
         let request = RangeRequest {
-            key: range.after.map_or(scope, |key| after(&self.keys.etcd_key(&key))),
-            range_end: end,
-            limit: i64::try_from(range.limit).unwrap_or(i64::MAX),
+            range_end: if is_directory { prefix_end(&scope) } else { Bytes::new() },
+            key: range.after.as_ref().map_or(scope, |key| after(&self.keys.etcd_key(key))),
+            // kine refuses a larger limit for one key.
+            limit: if is_directory { limit } else { 1 },
             revision: i64::try_from(range.revision).unwrap_or(i64::MAX),
+            keys_only,
             ..RangeRequest::default()
         };
-        let answer = self.client.range(&request).await.map_err(|status| {
+        self.client.range(&request).await.map_err(|status| {
             if is_compacted(&status) {
                 ReadError::Compacted { oldest: range.revision + 1 }
             } else if is_future(&status) {
@@ -191,22 +248,37 @@ impl EtcdBackend {
             } else {
                 ReadError::Unavailable(status.message)
             }
-        })?;
-        let remaining =
-            u64::try_from(answer.count).unwrap_or_default().saturating_sub(answer.kvs.len() as u64);
-        let records =
-            answer.kvs.iter().filter_map(|kv| stored_record(&self.keys, self.codec.as_ref(), kv)).collect();
-        Ok(RangePage { records, remaining })
+        })
+    }
+}
+
+/// The failure of a transaction. etcd answers some requests with a code that says it did not execute them; after others, such as a
+/// timeout, the write may still happen.
+fn failure(status: GrpcStatus) -> CommitFailure {
+    let is_refused = matches!(
+        status.code,
+        GrpcCode::InvalidArgument
+            | GrpcCode::NotFound
+            | GrpcCode::PermissionDenied
+            | GrpcCode::ResourceExhausted
+            | GrpcCode::FailedPrecondition
+            | GrpcCode::OutOfRange
+            | GrpcCode::Unimplemented
+            | GrpcCode::Unauthenticated
+    );
+    if is_refused || !status.may_have_run {
+        CommitFailure::NotStored(status.message)
+    } else if status.code == GrpcCode::DeadlineExceeded {
+        CommitFailure::TimedOut(status.message)
+    } else {
+        CommitFailure::Unknown(status.message)
     }
 }
 
 impl Backend for EtcdBackend {
     fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>> {
         Box::pin(async move {
-            check_members(&self.client).await.map_err(OpenError::Unavailable)?;
-            let loaded = load(&self.client, &self.keys, &self.codec)
-                .await
-                .map_err(|status| OpenError::Unavailable(status.message))?;
+            let loaded = load_at_start(&self.client, &self.keys, &self.codec).await?;
             feed.load(loaded.revision, 0, loaded.records);
             let watch = WatchTask {
                 client: self.client.clone(),
@@ -214,6 +286,7 @@ impl Backend for EtcdBackend {
                 codec: Arc::clone(&self.codec),
                 feed: feed.clone(),
                 wanted: self.wanted.subscribe(),
+                reloads: self.reloads.subscribe(),
                 state: self.watch_state.clone(),
             };
             let mut tasks = vec![tokio::spawn(watch.run())];
@@ -227,7 +300,7 @@ impl Backend for EtcdBackend {
         })
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, Unavailable>> {
+    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, CommitFailure>> {
         Box::pin(self.decide(write))
     }
 
@@ -235,8 +308,29 @@ impl Backend for EtcdBackend {
         Box::pin(self.read_range(range))
     }
 
+    fn key_revisions(&self, range: Range) -> Option<BoxFuture<'_, Result<KeyPage, ReadError>>> {
+        Some(Box::pin(self.read_key_revisions(range)))
+    }
+
+    fn reload(&self) {
+        self.reloads.send_modify(|reloads| *reloads += 1);
+    }
+
+    /// The database of one member. Those of the others may differ a little.
+    fn database_bytes(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
+        Some(Box::pin(async move {
+            let status = self.client.preferred_status().await;
+            let status = status.map_err(|status| Unavailable(status.message))?;
+            Ok(u64::try_from(status.db_size).unwrap_or_default())
+        }))
+    }
+
     /// Nothing to do: compaction follows the protocol of all servers.
     fn compact(&self, _: u64) {}
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 
     fn latest(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
         Some(Box::pin(async move {
@@ -244,6 +338,14 @@ impl Backend for EtcdBackend {
             let revision = current.read().await.map_err(|status| Unavailable(status.message))?;
             self.want(revision);
             Ok(revision)
+        }))
+    }
+
+    /// Reads a key with a quorum, as kube-apiserver's health checks do. The key need not exist.
+    fn probe(&self) -> Option<BoxFuture<'_, Result<(), Unavailable>>> {
+        Some(Box::pin(async move {
+            let request = RangeRequest { key: self.keys.health(), ..RangeRequest::default() };
+            self.client.range(&request).await.map(drop).map_err(|status| Unavailable(status.message))
         }))
     }
 

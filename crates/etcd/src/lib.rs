@@ -3,6 +3,7 @@
 //! - [`EtcdBackend`] implements [`storage::Backend`]. etcd decides every write; one watch on the whole prefix feeds the working set; a
 //!   commit is answered when that watch has reached its revision.
 //! - [`ValueCodec`] converts between records and the values that kube-apiserver stores.
+//! - [`EtcdKeys`] reads and fills the prefix of a store that no server uses, for migrations.
 //! - [`EtcdClient`] makes the calls, on [`grpc`].
 //!
 //! Consistent reads work as in kube-apiserver: the current revision is read from etcd with a quorum, then the watch is asked for its
@@ -13,10 +14,17 @@ pub mod client;
 mod compaction;
 mod freshness;
 mod key_space;
+mod leases;
 mod load;
 pub mod messages;
+mod migration;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+mod start;
 mod version;
 mod watch;
 
 pub use backend::{EtcdBackend, EtcdConfig, ValueCodec};
 pub use client::EtcdClient;
+pub use key_space::KeyFilter;
+pub use migration::{EtcdKeys, EtcdReader, EtcdValue, MigrationError, PutOutcome};

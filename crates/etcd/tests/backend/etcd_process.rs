@@ -83,6 +83,20 @@ impl EtcdProcess {
         ChannelConfig::new(vec![GrpcEndpoint::parse(&self.url, None).unwrap()])
     }
 
+    /// Stops the process without ending it: its connections stay open, and it does not answer.
+    pub(crate) fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
     pub(crate) fn backend(&self) -> EtcdBackend {
         EtcdBackend::new(config(self.channel()))
     }
@@ -96,6 +110,7 @@ pub(crate) fn config(channel: ChannelConfig) -> EtcdConfig {
         codec: Arc::new(RecordCodec),
         compaction_interval: Duration::ZERO,
         call_timeout: Duration::from_secs(10),
+        lease_reuse: Duration::from_mins(1),
     }
 }
 
@@ -112,11 +127,11 @@ impl ValueCodec for RecordCodec {
         Ok(value.freeze())
     }
 
-    fn decode(&self, _: &str, value: &Bytes) -> Record {
+    fn decode(&self, _: &str, _: u64, value: &Bytes) -> Option<Record> {
         let mut value = value.clone();
         let revision_at = value.get_u32();
         let length = value.get_u32() as usize;
         let body = value.split_to(length);
-        Record { body, revision_at, facts: value }
+        Some(Record { body, revision_at, facts: value })
     }
 }
