@@ -29,6 +29,7 @@ pub mod order;
 pub mod pod_resources;
 pub mod quantity;
 pub mod selector;
+pub mod service_cidr;
 mod status;
 pub mod time;
 pub mod type_meta;
