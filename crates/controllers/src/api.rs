@@ -184,6 +184,8 @@ pub enum PatchBody {
     Merge(Value),
     /// Strategic merge patch of Kubernetes.
     Strategic(Value),
+    /// Server-side apply by this field manager, which takes over fields of other managers.
+    Apply(Value, &'static str),
 }
 
 /// Reads, watches, and writes under the controller's own identity.
@@ -200,6 +202,21 @@ pub trait Api: ClusterReader + 'static {
         namespace: &str,
         object: &Value,
     ) -> impl Future<Output = Result<Value, Status>> + Send;
+
+    /// Creates an object unless one of its name exists.
+    fn create_if_absent(
+        &self,
+        kind: &ResourceKind,
+        namespace: &str,
+        object: &Value,
+    ) -> impl Future<Output = Result<(), Status>> + Send {
+        async move {
+            match self.create(kind, namespace, object).await {
+                Err(status) if status.reason() != "AlreadyExists" => Err(status),
+                _ => Ok(()),
+            }
+        }
+    }
 
     /// Replaces an object through a subresource; an empty subresource means the object itself.
     fn update(

@@ -4,10 +4,13 @@
 //! state, without I/O; this crate opens no socket and no file. Reads and writes go through [`Api`], which the server implements:
 //! reads come from memory, writes go through the request pipeline under the identity that Kubernetes gives each controller.
 //!
-//! [`start`] spawns all of them.
+//! [`start`] spawns the controllers of kube-controller-manager, [`start_scheduler`] the scheduler, and [`start_event_ttl`] the expiry of
+//! events. Where several servers share a store, [`lead`] runs the first two in one of them.
 
 mod api;
 mod drive;
+mod election;
+mod leadership;
 mod queue;
 
 mod aggregation;
@@ -21,6 +24,7 @@ mod quotas;
 mod root_ca;
 mod scheduler;
 mod service_accounts;
+mod service_cidrs;
 
 #[cfg(test)]
 mod fake;
@@ -37,6 +41,7 @@ pub use crate::api::{
 };
 pub use aggregation::Aggregate;
 pub use claims::{ClaimLabels, ClaimObserver, ObserveClaims};
+pub use leadership::{Candidate, ControllerGroup, LeaseApi, StartGroup, lead};
 pub use quotas::{Recount, RecountFuture};
 
 #[derive(Clone, Debug)]
@@ -51,16 +56,12 @@ pub struct ControllerOptions {
     pub admin_access: bool,
     /// Receives the counts of resource claims for metrics.
     pub observe_claims: Option<ObserveClaims>,
-    /// Runs the built-in scheduler.
-    pub scheduler: bool,
     /// How long a pod's node must be missing before the pod is deleted as orphaned.
     pub node_quarantine: Duration,
-    /// Retention of events after their last write; zero disables expiry.
-    pub event_ttl: Duration,
 }
 
 impl ControllerOptions {
-    /// The defaults of Kubernetes, without quota controller, claim metrics and scheduler.
+    /// The defaults of Kubernetes, without quota controller and claim metrics.
     pub fn new(root_ca: Option<String>, aggregate: Aggregate) -> Self {
         ControllerOptions {
             root_ca,
@@ -68,9 +69,7 @@ impl ControllerOptions {
             recount: None,
             admin_access: true,
             observe_claims: None,
-            scheduler: false,
             node_quarantine: Duration::from_secs(40),
-            event_ttl: Duration::from_hours(1),
         }
     }
 }
@@ -78,23 +77,16 @@ impl ControllerOptions {
 /// Name that requests API access for the scheduler; its user is `system:kube-scheduler`.
 pub const SCHEDULER: &str = scheduler::NAME;
 
-/// Starts all controllers. `api` builds the access of one controller from the name of its service account in `kube-system`.
-/// They stop when `stop` becomes true; the handle completes once the reconciliations in progress have finished.
+/// Starts the controllers of kube-controller-manager. `api` builds the access of one controller from the name of its service account in
+/// `kube-system`. They stop when `stop` becomes true; the future completes once the reconciliations in progress have finished. Dropping
+/// it aborts them.
 pub fn start<A: Api>(
     api: impl Fn(&'static str) -> A,
     options: ControllerOptions,
     stop: watch::Receiver<bool>,
-) -> JoinHandle<()> {
-    let ControllerOptions {
-        root_ca,
-        aggregate,
-        recount,
-        admin_access,
-        observe_claims,
-        scheduler,
-        node_quarantine,
-        event_ttl,
-    } = options;
+) -> impl Future<Output = ()> + Send {
+    let ControllerOptions { root_ca, aggregate, recount, admin_access, observe_claims, node_quarantine } =
+        options;
     let api = |name| Arc::new(api(name));
     let mut all = JoinSet::new();
     if let Some(pem) = root_ca {
@@ -103,17 +95,30 @@ pub fn start<A: Api>(
     if let Some(recount) = recount {
         all.spawn(quotas::run(api(quotas::NAME), recount, stop.clone()));
     }
-    if scheduler {
-        all.spawn(scheduler::run(api(scheduler::NAME), admin_access, stop.clone()));
-    }
-    if !event_ttl.is_zero() {
-        all.spawn(event_ttl::run(api(event_ttl::NAME), event_ttl, stop.clone()));
-    }
     all.spawn(claims::run(api(claims::NAME), admin_access, observe_claims, stop.clone()));
     all.spawn(service_accounts::run(api(service_accounts::NAME), stop.clone()));
+    all.spawn(service_cidrs::run(api(service_cidrs::NAME), stop.clone()));
     all.spawn(aggregation::run(api(aggregation::NAME), aggregate, stop.clone()));
     all.spawn(namespaces::run(api(namespaces::NAME), stop.clone()));
     all.spawn(garbage::run(api(garbage::NAME), stop.clone()));
     all.spawn(pods::run(api(pods::NAME), node_quarantine, stop));
-    tokio::spawn(async move { while all.join_next().await.is_some() {} })
+    async move { while all.join_next().await.is_some() {} }
+}
+
+/// Starts the scheduler. `admin_access` enables admin access to devices (DRA).
+pub fn start_scheduler<A: Api>(
+    api: impl Fn(&'static str) -> A,
+    admin_access: bool,
+    stop: watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    tokio::spawn(scheduler::run(Arc::new(api(scheduler::NAME)), admin_access, stop))
+}
+
+/// Starts the controller that deletes events after `ttl`.
+pub fn start_event_ttl<A: Api>(
+    api: impl Fn(&'static str) -> A,
+    ttl: Duration,
+    stop: watch::Receiver<bool>,
+) -> JoinHandle<()> {
+    tokio::spawn(event_ttl::run(Arc::new(api(event_ttl::NAME)), ttl, stop))
 }

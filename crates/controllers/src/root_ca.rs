@@ -59,10 +59,7 @@ impl<A: Api> Controller for RootCa<A> {
         match needed_write(there.as_ref(), stored, &self.pem, &self.config_maps, &namespace) {
             ConfigMapWrite::Nothing => {}
             ConfigMapWrite::Create(object) => {
-                match self.api.create(&self.config_maps, &namespace, &object).await {
-                    Err(status) if status.reason() != "AlreadyExists" => return Err(status),
-                    _ => {}
-                }
+                self.api.create_if_absent(&self.config_maps, &namespace, &object).await?;
             }
             ConfigMapWrite::Update(object) => drop(self.api.update(&object_ref, "", &object).await?),
         }

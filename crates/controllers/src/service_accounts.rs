@@ -52,10 +52,7 @@ impl<A: Api> Controller for ServiceAccounts<A> {
         let there = self.api.get(&self.namespaces.object_ref("", &namespace))?;
         let account = self.api.metadata(&self.accounts.object_ref(&namespace, ACCOUNT))?;
         if let Some(account) = missing(there.as_ref(), account.as_ref(), &self.accounts, &namespace) {
-            match self.api.create(&self.accounts, &namespace, &account).await {
-                Err(status) if status.reason() != "AlreadyExists" => return Err(status),
-                _ => {}
-            }
+            self.api.create_if_absent(&self.accounts, &namespace, &account).await?;
         }
         Ok(Next::Done)
     }
