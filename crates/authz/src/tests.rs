@@ -7,7 +7,7 @@ use authn::{Caller, InternalIdentity, User};
 use expect_test::expect;
 use value::Value;
 
-use crate::rbac::escalation::{check_binding, check_role, uncovered_permissions};
+use crate::rbac::escalation::{GrantingUser, uncovered_permissions};
 use crate::rbac::reconcile::{ReconcileAction, reconcile};
 use crate::rbac::{PolicyRule, RbacIndex, RbacKind, aggregation, everything};
 use crate::*;
@@ -116,13 +116,23 @@ fn team() -> (Arc<RbacIndex>, AuthorizerChain) {
     (index, chain)
 }
 
+fn granting<'a>(
+    chain: &'a AuthorizerChain,
+    index: &'a RbacIndex,
+    user: &'a User,
+    namespace: &'a str,
+) -> GrantingUser<'a> {
+    GrantingUser { chain, index, user, namespace }
+}
+
 #[test]
 fn escalation_check_compares_each_verb_resource_and_name_of_a_rule() {
     let (index, chain) = team();
     let alice = User::named("alice").in_groups(["devs", "system:authenticated"]);
     let holds = |rules: &str| {
         let role = one(&format!("{{kind: ClusterRole, metadata: {{name: r}}, rules: {rules}}}"));
-        run(check_role(&chain, &index, &alice, "", None, &role)).map_err(|status| status.message().to_owned())
+        run(granting(&chain, &index, &alice, "").check_role(None, &role))
+            .map_err(|status| status.message().to_owned())
     };
     for held in [
         "[{apiGroups: [''], resources: [pods], verbs: [get]}]",
@@ -169,7 +179,7 @@ fn rules_with_too_many_combinations_are_granted_only_if_one_held_rule_covers_the
             ("verbs", list("v", count)),
         ]);
         let role = Value::map([("metadata", Value::map([("name", "r")])), ("rules", Value::list([rule]))]);
-        run(check_role(&chain, &index, &User::named(user), "", None, &role))
+        run(granting(&chain, &index, &User::named(user), "").check_role(None, &role))
             .map_err(|status| status.message().to_owned())
     };
     let refused = |count, long| check("alice", count, long).unwrap_err();
@@ -228,7 +238,8 @@ fn writing_a_role_requires_holding_its_rules_or_the_escalate_verb() {
             "{{metadata: {{name: {name}}}, rules: [{{apiGroups: [''], resources: [secrets], verbs: [get]}}]}}"
         ))
     };
-    let check = |user: &User, new: &Value| run(check_role(&chain, &index, user, "", None, new)).is_ok();
+    let check =
+        |user: &User, new: &Value| run(granting(&chain, &index, user, "").check_role(None, new)).is_ok();
     assert!(check(&User::named("alice"), &pods));
     assert!(!check(&User::named("alice"), &secrets("admin")));
     assert!(check(&User::named("bob"), &secrets("admin")), "escalate on this name");
@@ -242,7 +253,7 @@ fn changing_an_aggregation_rule_requires_cluster_admin() {
     let gathers =
         one("{metadata: {name: r}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}");
     let check = |user: &str, old: Option<&Value>, new: &Value| {
-        run(check_role(&chain, &index, &User::named(user), "", old, new))
+        run(granting(&chain, &index, &User::named(user), "").check_role(old, new))
     };
     expect![[r#"clusterroles.rbac.authorization.k8s.io "r" is forbidden: must have cluster-admin privileges to use the aggregationRule"#]]
         .assert_eq(check("alice", None, &gathers).unwrap_err().message());
@@ -261,7 +272,7 @@ fn writing_a_binding_requires_holding_the_role_or_the_bind_verb() {
         ))
     };
     let check = |user: &str, old: Option<&Value>, new: &Value| {
-        run(check_binding(&chain, &index, &User::named(user), "", old, new))
+        run(granting(&chain, &index, &User::named(user), "").check_binding(old, new))
     };
     assert_eq!(check("alice", None, &to("reader")), Ok(()));
     assert_eq!(check("alice", None, &to("admin")).unwrap_err().code(), 403);
@@ -555,7 +566,8 @@ fn forbidden_grant_names_the_roles_that_do_not_exist() {
         index.apply(RbacKind::ClusterRoleBinding, None, Some(&binding));
     }
     let role = one("{metadata: {name: r}, rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]}");
-    let refused = run(check_role(&chain, &index, &User::named("alice"), "ns", None, &role)).unwrap_err();
+    let refused =
+        run(granting(&chain, &index, &User::named("alice"), "ns").check_role(None, &role)).unwrap_err();
     expect![[r#"
         roles.rbac.authorization.k8s.io "r" is forbidden: user "alice" (groups=[]) is attempting to grant RBAC permissions not currently held:
         {APIGroups:[""], Resources:["secrets"], Verbs:["get"]}; resolution errors: [[roles.rbac.authorization.k8s.io "gone" not found, roles.rbac.authorization.k8s.io "gone2" not found]]"#]]

@@ -19,85 +19,124 @@ use crate::rbac::index::RbacIndex;
 use crate::rbac::rule::{PolicyRule, everything, quoted};
 use crate::rbac::subject::RoleRef;
 
-/// Checks that a user may write a Role in `namespace`, or a ClusterRole if `namespace` is empty. `old` is the
-/// stored role. A change of metadata alone is checked, too, except one of owner references and finalizers.
-pub async fn check_role(
-    chain: &AuthorizerChain,
-    index: &RbacIndex,
-    user: &User,
-    namespace: &str,
-    old: Option<&Value>,
-    new: &Value,
-) -> Result<(), Status> {
-    let resource = if namespace.is_empty() { "clusterroles" } else { "roles" };
-    let escalate = AuthorizationAttributes::resource("escalate", super::GROUP, resource)
-        .in_namespace(namespace)
-        .named(meta::name(new));
-    if user.is_in(names::MASTERS) || allowed(chain, user, &escalate).await || changes_only_gc_fields(old, new)
-    {
-        return Ok(());
-    }
-    let resource = GroupResource::new(super::GROUP, resource);
-    let refuse = |why: String| Status::forbidden(&resource, meta::name(new), why);
-    check_held(index, user, namespace, &PolicyRule::all_of(new), &resource).map_err(refuse)?;
-    let aggregates = |role: &Value| !role.list_at(&["aggregationRule", "clusterRoleSelectors"]).is_empty();
-    // An aggregated role may receive any rules.
-    if (aggregates(new) || old.is_some_and(aggregates))
-        && check_held(index, user, namespace, &everything(), &resource).is_err()
-    {
-        return Err(refuse("must have cluster-admin privileges to use the aggregationRule".to_owned()));
-    }
-    Ok(())
+/// A user who writes a role or a binding.
+#[derive(Clone, Copy)]
+pub struct GrantingUser<'a> {
+    /// Decides whether the user may `escalate` or `bind`.
+    pub chain: &'a AuthorizerChain,
+    pub index: &'a RbacIndex,
+    pub user: &'a User,
+    /// The namespace of the Role or RoleBinding; empty for a ClusterRole or ClusterRoleBinding.
+    pub namespace: &'a str,
 }
 
-/// Checks that a user may write a RoleBinding in `namespace`, or a ClusterRoleBinding if `namespace` is
-/// empty.
-pub async fn check_binding(
-    chain: &AuthorizerChain,
-    index: &RbacIndex,
-    user: &User,
-    namespace: &str,
-    old: Option<&Value>,
-    new: &Value,
-) -> Result<(), Status> {
-    if user.is_in(names::MASTERS) || changes_only_gc_fields(old, new) {
-        return Ok(());
-    }
-    let role = RoleRef::of(new);
-    let bound = match role.kind.as_str() {
-        "ClusterRole" => Some("clusterroles"),
-        "Role" => Some("roles"),
-        _ => None,
-    };
-    if let Some(bound) = bound {
-        let group = new.str_at(&["roleRef", "apiGroup"]).unwrap_or_default();
-        let bind = AuthorizationAttributes::resource("bind", group, bound)
-            .in_namespace(namespace)
-            .named(role.name.clone());
-        if allowed(chain, user, &bind).await {
+impl GrantingUser<'_> {
+    /// Checks that the user may write a role. `old` is the stored role. A change of metadata alone is
+    /// checked, too, except one of owner references and finalizers.
+    pub async fn check_role(&self, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+        let resource = if self.namespace.is_empty() { "clusterroles" } else { "roles" };
+        let escalate = AuthorizationAttributes::resource("escalate", super::GROUP, resource)
+            .in_namespace(self.namespace)
+            .named(meta::name(new));
+        if self.user.is_in(names::MASTERS)
+            || self.is_allowed(&escalate).await
+            || changes_only_gc_fields(old, new)
+        {
             return Ok(());
         }
+        let resource = GroupResource::new(super::GROUP, resource);
+        let refuse = |why: String| Status::forbidden(&resource, meta::name(new), why);
+        self.check_held(&PolicyRule::all_of(new), &resource).map_err(refuse)?;
+        let aggregates =
+            |role: &Value| !role.list_at(&["aggregationRule", "clusterRoleSelectors"]).is_empty();
+        // An aggregated role may receive any rules.
+        if (aggregates(new) || old.is_some_and(aggregates))
+            && self.check_held(&everything(), &resource).is_err()
+        {
+            return Err(refuse("must have cluster-admin privileges to use the aggregationRule".to_owned()));
+        }
+        Ok(())
     }
-    let resource = if namespace.is_empty() { "clusterrolebindings" } else { "rolebindings" };
-    let resource = GroupResource::new(super::GROUP, resource);
-    // kube-apiserver names the resource of the request here, not that of the missing role.
-    let rules = index.role_rules(&role, namespace).ok_or_else(|| Status::not_found(&resource, &role.name))?;
-    check_held(index, user, namespace, &rules, &resource)
-        .map_err(|why| Status::forbidden(&resource, meta::name(new), why))
-}
 
-/// The size of the comparison for a write of a role or binding: the number of rule entries of the user and of
-/// the role.
-pub fn entries(index: &RbacIndex, user: &User, namespace: &str, new: &Value) -> usize {
-    if user.is_in(names::MASTERS) {
-        return 0;
+    /// Checks that the user may write a binding. `old` is the stored binding.
+    pub async fn check_binding(&self, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+        if self.user.is_in(names::MASTERS) || changes_only_gc_fields(old, new) {
+            return Ok(());
+        }
+        let role = RoleRef::of(new);
+        let bound = match role.kind.as_str() {
+            "ClusterRole" => Some("clusterroles"),
+            "Role" => Some("roles"),
+            _ => None,
+        };
+        if let Some(bound) = bound {
+            let group = new.str_at(&["roleRef", "apiGroup"]).unwrap_or_default();
+            let bind = AuthorizationAttributes::resource("bind", group, bound)
+                .in_namespace(self.namespace)
+                .named(role.name.clone());
+            if self.is_allowed(&bind).await {
+                return Ok(());
+            }
+        }
+        let resource = if self.namespace.is_empty() { "clusterrolebindings" } else { "rolebindings" };
+        let resource = GroupResource::new(super::GROUP, resource);
+        // kube-apiserver names the resource of the request here, not that of the missing role.
+        let rules = self.index.role_rules(&role, self.namespace);
+        let rules = rules.ok_or_else(|| Status::not_found(&resource, &role.name))?;
+        self.check_held(&rules, &resource).map_err(|why| Status::forbidden(&resource, meta::name(new), why))
     }
-    let entries = |rules: &[PolicyRule]| rules.iter().map(PolicyRule::entries).sum::<usize>();
-    let wanted = match new.get("roleRef") {
-        Some(_) => index.role_rules(&RoleRef::of(new), namespace).map_or(0, |rules| entries(&rules)),
-        None => entries(&PolicyRule::all_of(new)),
-    };
-    held_entries(index, user, namespace).saturating_add(wanted)
+
+    /// The size of the comparison for a write of a role or binding: the number of rule entries of the user
+    /// and of the role.
+    pub fn entries(&self, new: &Value) -> usize {
+        if self.user.is_in(names::MASTERS) {
+            return 0;
+        }
+        let entries = |rules: &[PolicyRule]| rules.iter().map(PolicyRule::entries).sum::<usize>();
+        let wanted = match new.get("roleRef") {
+            Some(_) => {
+                self.index.role_rules(&RoleRef::of(new), self.namespace).map_or(0, |rules| entries(&rules))
+            }
+            None => entries(&PolicyRule::all_of(new)),
+        };
+        held_entries(self.index, self.user, self.namespace).saturating_add(wanted)
+    }
+
+    async fn is_allowed(&self, attributes: &AuthorizationAttributes) -> bool {
+        self.chain.decide(self.user, attributes).await.decision == Decision::Allow
+    }
+
+    /// Checks that the user has all of `rules`. The error message lists the missing rules. Like
+    /// kube-apiserver, it names missing roles as if they were of the `resource` being written.
+    fn check_held(&self, rules: &[PolicyRule], resource: &GroupResource) -> Result<(), String> {
+        let user = self.user;
+        let (own, gone) = self.index.held(user, self.namespace);
+        let missing =
+            uncovered_permissions(own.iter().flat_map(|rules| rules.iter()), rules).ok_or_else(|| {
+                // Rules that cannot be compared count as missing.
+                format!(
+                    "the rules have too many combinations to compare them with those of user {}",
+                    quote(&user.name)
+                )
+            })?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let describe_rules = describe_rules(merge_verbs(missing));
+        let mut message = format!(
+            "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+            quote(&user.name),
+            quoted(&user.groups),
+            describe_rules.join("\n")
+        );
+        if !gone.is_empty() {
+            let gone = gone.iter().map(|role| format!("{resource} {} not found", quote(&role.name)));
+            message.push_str("; resolution errors: [");
+            message.push_str(&aggregate(gone));
+            message.push(']');
+        }
+        Err(message)
+    }
 }
 
 /// The number of entries of all rules that a user has in a namespace.
@@ -106,59 +145,9 @@ pub fn held_entries(index: &RbacIndex, user: &User, namespace: &str) -> usize {
     held.iter().map(|rules| rules.iter().map(PolicyRule::entries).sum::<usize>()).sum()
 }
 
-async fn allowed(chain: &AuthorizerChain, user: &User, attributes: &AuthorizationAttributes) -> bool {
-    chain.decide(user, attributes).await.decision == Decision::Allow
-}
-
 /// Whether an update changes only owner references and finalizers, as the garbage collector does.
 fn changes_only_gc_fields(old: Option<&Value>, new: &Value) -> bool {
-    let Some(old) = old else { return false };
-    let without = |object: &Value| {
-        let mut object = object.clone();
-        for field in ["ownerReferences", "finalizers", "managedFields"] {
-            object.remove_at(&["metadata", field]);
-        }
-        object
-    };
-    without(old) == without(new)
-}
-
-/// Checks that a user has all of `rules` in a namespace, or cluster-wide if it is empty. The error message
-/// lists the missing rules. Like kube-apiserver, it names missing roles as if they were of the `resource`
-/// being written.
-fn check_held(
-    index: &RbacIndex,
-    user: &User,
-    namespace: &str,
-    rules: &[PolicyRule],
-    resource: &GroupResource,
-) -> Result<(), String> {
-    let (own, gone) = index.held(user, namespace);
-    let missing =
-        uncovered_permissions(own.iter().flat_map(|rules| rules.iter()), rules).ok_or_else(|| {
-            // Rules that cannot be compared count as missing.
-            format!(
-                "the rules have too many combinations to compare them with those of user {}",
-                quote(&user.name)
-            )
-        })?;
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let describe_rules = describe_rules(merge_verbs(missing));
-    let mut message = format!(
-        "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
-        quote(&user.name),
-        quoted(&user.groups),
-        describe_rules.join("\n")
-    );
-    if !gone.is_empty() {
-        let gone = gone.iter().map(|role| format!("{resource} {} not found", quote(&role.name)));
-        message.push_str("; resolution errors: [");
-        message.push_str(&aggregate(gone));
-        message.push(']');
-    }
-    Err(message)
+    old.is_some_and(|old| meta::differ_only_in_gc_fields(new, old))
 }
 
 /// The rules as text, sorted; truncated, because every combination of a rule repeats all of its names.
