@@ -97,7 +97,7 @@ impl State {
     /// Records which of the undecodable objects found at start are of resources that admission always needs. Others are recorded when
     /// admission looks them up.
     pub(crate) fn classify_unreadable(&self) {
-        for (key, why) in self.storage.unreadable.found() {
+        for (key, why) in self.storage.unreadable.errors_by_key() {
             for resource in ["namespaces", "resourcequotas", "limitranges", "serviceaccounts"] {
                 let kind = self.apis.catalog.find(&"".into(), &"v1".into(), &resource.into());
                 let kind = kind.filter(|kind| key.starts_with(&kind.scope("")));

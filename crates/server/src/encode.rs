@@ -109,12 +109,41 @@ pub fn tail(entry: &StoredEntry, stored_head: usize) -> &[u8] {
     entry.body.get(stored_head..entry.body.len().saturating_sub(1)).unwrap_or_default()
 }
 
+/// First byte of a body that stands for a value that could not be decoded; the rest says why.
+const UNREADABLE: u8 = 0;
+
+/// The record of a value that cannot be decoded. [`tree`] fails for it with `why`.
+pub fn unreadable(why: &str) -> Record {
+    let body = [&[UNREADABLE], why.as_bytes()].concat();
+    Record {
+        revision_at: u32::try_from(body.len()).unwrap_or(u32::MAX),
+        body: body.into(),
+        facts: Bytes::new(),
+    }
+}
+
 /// Parses a stored body. Fails only for bytes that this server did not write.
 pub fn tree(entry: &StoredEntry) -> Result<Value, api::Status> {
+    if let Some((&UNREADABLE, _)) = entry.body.split_first() {
+        let record = entry.record();
+        return parse_body(&entry.key, &record.body);
+    }
+    parse_body(&entry.key, &entry.body)
+}
+
+/// Like [`tree`], for the body of a key's record.
+pub(crate) fn parse_body(key: &str, body: &[u8]) -> Result<Value, api::Status> {
     let unreadable = |why: &dyn std::fmt::Display| {
-        api::Status::internal(format!("the stored object at {} cannot be read: {why}", entry.key))
+        api::Status::internal(format!("the stored object at {key} cannot be read: {why}"))
     };
-    let tree = value::json::parse_wrapped(&entry.body).map_err(|error| unreadable(&error))?;
+    if let Some((&UNREADABLE, why)) = body.split_first() {
+        let why = String::from_utf8_lossy(why);
+        let key = crate::keys::below_root(key);
+        return Err(api::Status::internal(format!(
+            "StorageError: corrupt object, Code: 7, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+        )));
+    }
+    let tree = value::json::parse_wrapped(body).map_err(|error| unreadable(&error))?;
     if tree.as_map().is_some() { Ok(tree) } else { Err(unreadable(&"it is not an object")) }
 }
 

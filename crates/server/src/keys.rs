@@ -19,6 +19,21 @@ pub(crate) use migration::migrate;
 /// The common prefix of all keys.
 pub(crate) const ROOT: &str = "/registry/";
 
+/// The beginning of the keys of the Leases with which API servers show that they run.
+pub(crate) const IDENTITY_LEASES: &str = "/registry/leases/kube-system/apiserver-";
+
+/// The allocated node ports. Like some other keys that servers own, it is not an object of the API: see [`is_object`].
+pub(crate) const NODE_PORTS: &str = "/registry/ranges/servicenodeports";
+
+/// The default of `--etcd-prefix`.
+pub const DEFAULT_ETCD_PREFIX: &str = "/registry";
+
+/// The prefix of the keys with which servers show that they run: `/registry/masterleases/<ip>`. They are not objects of the API.
+pub(crate) const MASTER_LEASES: &str = "/registry/masterleases/";
+
+/// Like [`MASTER_LEASES`], for requests that kube-apiservers forward to each other.
+pub(crate) const PEER_LEASES: &str = "/registry/peerserverleases/";
+
 /// Key prefixes of the resources that the server itself reads, each with its group and plural name.
 macro_rules! prefixes {
     ($($name:ident = $group:literal $plural:literal at $directory:literal;)*) => {
@@ -46,7 +61,10 @@ prefixes! {
     CRDS = "apiextensions.k8s.io" "customresourcedefinitions" at "apiextensions.k8s.io/customresourcedefinitions";
     API_SERVICES = "apiregistration.k8s.io" "apiservices" at "apiregistration.k8s.io/apiservices";
     POD_CERTIFICATE_REQUESTS = "certificates.k8s.io" "podcertificaterequests" at "podcertificaterequests";
+    LEASES = "coordination.k8s.io" "leases" at "leases";
     ENDPOINT_SLICES = "discovery.k8s.io" "endpointslices" at "endpointslices";
+    IP_ADDRESSES = "networking.k8s.io" "ipaddresses" at "ipaddresses";
+    SERVICE_CIDRS = "networking.k8s.io" "servicecidrs" at "servicecidrs";
     FLOW_SCHEMAS = "flowcontrol.apiserver.k8s.io" "flowschemas" at "flowschemas";
     PRIORITY_LEVELS = "flowcontrol.apiserver.k8s.io" "prioritylevelconfigurations" at "prioritylevelconfigurations";
     CLUSTER_ROLES = "rbac.authorization.k8s.io" "clusterroles" at "clusterroles";
@@ -106,6 +124,11 @@ pub(crate) fn prefix_end(key: &str) -> Option<usize> {
         return Some(end);
     }
     below.find('/').map(|slash| end + slash + 1)
+}
+
+/// Returns true if the key is in the directory of a resource. Other keys hold state of servers: allocated node ports, leases of endpoints.
+pub(crate) fn is_object(key: &str) -> bool {
+    prefix_end(key).is_some()
 }
 
 /// A key without `/registry`, as Kubernetes shows some keys: `/pods/default/a`.

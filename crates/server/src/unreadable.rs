@@ -15,7 +15,7 @@ use tracing::error;
 use value::Str;
 
 use crate::encode;
-use crate::keys::ROOT;
+use crate::keys::{self, ROOT};
 
 /// The decisions that depend on an object, and are denied while it cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,10 +38,48 @@ pub(crate) enum Concern {
     Addresses,
 }
 
+/// Keys whose values a shared backend could not decode, found while it feeds the store.
+#[derive(Debug, Default)]
+pub(crate) struct DecodeFailures {
+    any: AtomicBool,
+    /// The revision of each key's last such value.
+    keys: Mutex<BTreeMap<Arc<str>, u64>>,
+}
+
+impl DecodeFailures {
+    /// Adds a key whose value at `revision` cannot be decoded, before the store has it.
+    pub(crate) fn add(&self, key: &str, revision: u64) {
+        self.lock().insert(key.into(), revision);
+        self.any.store(true, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, u64>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
+    /// Removes and returns the keys that the store has reached.
+    fn take_reached(&self, store: &Store) -> Vec<Arc<str>> {
+        let mut keys = self.lock();
+        let is_reached = |(key, at): &(&Arc<str>, &u64)| **at <= store.of(key).revision();
+        let reached: Vec<Arc<str>> = keys.iter().filter(is_reached).map(|(key, _)| Arc::clone(key)).collect();
+        for key in &reached {
+            keys.remove(key);
+        }
+        self.any.store(!keys.is_empty(), Ordering::Release);
+        reached
+    }
+}
+
 /// The stored objects that cannot be decoded.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
     store: Store,
+    /// Those that were found since the start and are not yet in `objects`.
+    failures: Arc<DecodeFailures>,
     /// Whether one was ever found. Usually there is none, and the lock is never taken.
     any: AtomicBool,
     objects: Mutex<BTreeMap<Arc<str>, UnreadableObject>>,
@@ -56,9 +94,13 @@ struct UnreadableObject {
 
 impl Unreadable {
     /// Decodes every object in the store once, in parallel.
-    pub(crate) fn scan(store: &Store) -> Self {
-        let found =
-            Unreadable { store: store.clone(), any: AtomicBool::new(false), objects: Mutex::default() };
+    pub(crate) fn scan(store: &Store, failures: Arc<DecodeFailures>) -> Self {
+        let found = Unreadable {
+            store: store.clone(),
+            failures,
+            any: AtomicBool::new(false),
+            objects: Mutex::default(),
+        };
         for (entry, why) in check(store) {
             found.note(&entry, &why, None);
         }
@@ -74,7 +116,13 @@ impl Unreadable {
         let mut objects = self.lock();
         let known = objects.get(&entry.key).is_some_and(|found| found.revision == entry.revision);
         if !known {
-            error!(key = %entry.key, error = why.message(), "could not decode a stored object; stop the server and remove it with `portcullis store delete-key`");
+            // In etcd the value may be what another server can read, such as an encrypted one: it is not to be deleted.
+            let advice = if self.store.is_shared() {
+                "do not delete it from etcd before you know that no other server can read it, for example because it encrypted the value"
+            } else {
+                "stop the server and remove it with `portcullis store delete-key`"
+            };
+            error!(key = %entry.key, error = why.message(), advice, "cannot decode a stored object; requests that need it are refused");
             let found =
                 UnreadableObject { revision: entry.revision, why: why.clone(), concerns: BTreeSet::new() };
             objects.insert(Arc::clone(&entry.key), found);
@@ -86,13 +134,28 @@ impl Unreadable {
         self.any.store(true, Ordering::Release);
     }
 
+    /// Records what the backend could not decode.
+    fn note_failures(&self) {
+        if self.failures.is_empty() {
+            return;
+        }
+        for key in self.failures.take_reached(&self.store) {
+            if let Some(entry) = self.store.get(&key)
+                && let Err(why) = encode::tree(&entry)
+            {
+                self.note(&entry, &why, None);
+            }
+        }
+    }
+
     /// The keys and errors of all objects found so far, possibly including some that were changed or deleted since.
-    pub(crate) fn found(&self) -> Vec<(Arc<str>, Status)> {
+    pub(crate) fn errors_by_key(&self) -> Vec<(Arc<str>, Status)> {
         self.lock().iter().map(|(key, found)| (Arc::clone(key), found.why.clone())).collect()
     }
 
     /// The error of the first object that matches `is_meant`. Objects that were changed or deleted in the meantime are dropped.
     fn first(&self, is_meant: impl Fn(&str, &UnreadableObject) -> bool) -> Option<Status> {
+        self.note_failures();
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
@@ -140,7 +203,8 @@ impl Unreadable {
 
 /// Every object in the store that cannot be decoded, with its error.
 pub(crate) fn check(store: &Store) -> Vec<(Arc<StoredEntry>, Status)> {
-    let entries: Vec<Arc<StoredEntry>> = store.snapshot(ROOT).entries.iter().cloned().collect();
+    let entries: Vec<Arc<StoredEntry>> =
+        store.snapshot(ROOT).entries.iter().filter(|entry| keys::is_object(&entry.key)).cloned().collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let part = entries.len().div_ceil(cores).max(SMALL);
     let look = |entries: &[Arc<StoredEntry>]| -> Vec<(Arc<StoredEntry>, Status)> {

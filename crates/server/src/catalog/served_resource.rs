@@ -62,6 +62,11 @@ pub struct CustomResourceVersion {
 }
 
 impl ServedResource {
+    /// The resource of a row in one of its versions, served or not.
+    pub(crate) fn of_row(row: &'static Resource, version: &str) -> Option<Self> {
+        ServedResource::new(row, row.version(version)?.name)
+    }
+
     pub(super) fn new(row: &'static Resource, version: &'static str) -> Option<Self> {
         let gvk = GroupVersionKind::new(row.group, version, row.kind);
         let (stored_group, stored_version) = match row.storage {
@@ -302,10 +307,28 @@ impl ServedResource {
 
     /// Encodes an object for the store, with the labels and fields that selectors compare.
     pub fn record(&self, object: &StoredObject) -> Record {
+        self.record_with(object, None)
+    }
+
+    /// The record of an object whose stored value has another form than this server would write. It differs from every record that is
+    /// written, so that an update which changes nothing is written nevertheless: in this way clients migrate stored values.
+    pub(crate) fn record_of_other_form(&self, object: &StoredObject) -> Record {
+        /// No field has this name.
+        const OTHER_FORM: (&str, &str) = ("", "other form");
+        self.record_with(object, Some(OTHER_FORM))
+    }
+
+    fn record_with(&self, object: &StoredObject, mark: Option<(&str, &str)>) -> Record {
         let fields = self.field_values(object);
-        let facts =
-            Facts::encode(meta::labels(object), fields.iter().map(|(label, value)| (*label, value.as_ref())));
+        let fields = fields.iter().map(|(label, value)| (*label, value.as_ref()));
+        let facts = Facts::encode(meta::labels(object), fields.chain(mark));
         encode::record(&self.stored_head, object, facts)
+    }
+
+    /// Encodes a custom resource whose CRD is unknown, with its labels and metadata for selectors.
+    pub(crate) fn custom_record(head: &[u8], object: &StoredObject) -> Record {
+        let fields = [("metadata.name", meta::name(object)), ("metadata.namespace", meta::namespace(object))];
+        encode::record(head, object, Facts::encode(meta::labels(object), fields))
     }
 
     pub fn stored_schema(&self) -> &Schema {
