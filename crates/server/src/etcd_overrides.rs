@@ -1,0 +1,89 @@
+//! Resources in other etcd clusters (`--etcd-servers-overrides`), by kube-apiserver's rules.
+
+use std::collections::BTreeMap;
+
+use kinds::table::{self, KindStorage, Resource};
+
+use crate::config::{ConfigError, EtcdOverride, EtcdStorage};
+use crate::keys;
+
+/// A cluster that holds some resources.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct EtcdCluster {
+    /// URLs of its members.
+    pub(crate) servers: Vec<String>,
+    /// Key prefixes of its resources.
+    pub(crate) prefixes: Vec<String>,
+}
+
+/// kube-apiserver stores these itself, not as objects of the API, and lets overrides move them.
+const INTERNAL: [&str; 3] = ["apiServerIPInfo", "serviceipallocations", "servicenodeportallocations"];
+
+/// These API groups are served by parts of kube-apiserver that ignore overrides.
+const EXTENSION_GROUPS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+
+/// The clusters besides the main one, in the order in which the flag names them. Overrides that have no effect in kube-apiserver, such
+/// as those of custom resources, have none here: a warning says so.
+pub(crate) fn clusters(config: &EtcdStorage) -> Result<Vec<EtcdCluster>, ConfigError> {
+    let servers = servers_by_prefix(&config.overrides)?;
+    let mut clusters: Vec<EtcdCluster> = Vec::new();
+    let mut sets: Vec<Vec<&String>> = vec![set(&config.servers)];
+    for given in &config.overrides {
+        // Several overrides may name one cluster, with its members in any order.
+        let members = set(&given.servers);
+        if !sets.contains(&members) {
+            clusters.push(EtcdCluster { servers: given.servers.clone(), prefixes: Vec::new() });
+            sets.push(members);
+        }
+    }
+    for (prefix, servers) in servers {
+        let members = set(servers);
+        if let Some(cluster) = clusters.iter_mut().find(|cluster| set(&cluster.servers) == members) {
+            cluster.prefixes.push(prefix);
+        }
+    }
+    Ok(clusters)
+}
+
+fn set(servers: &[String]) -> Vec<&String> {
+    let mut servers: Vec<&String> = servers.iter().collect();
+    servers.sort_unstable();
+    servers.dedup();
+    servers
+}
+
+/// The servers of each key prefix that is overridden. The last override of a resource counts, and one of a resource counts more than
+/// one of its group.
+fn servers_by_prefix(overrides: &[EtcdOverride]) -> Result<BTreeMap<String, &[String]>, ConfigError> {
+    let mut servers: BTreeMap<String, &[String]> = BTreeMap::new();
+    for of_groups in [true, false] {
+        for given in overrides.iter().filter(|given| (given.resource == "*") == of_groups) {
+            let EtcdOverride { group, resource, .. } = given;
+            if group.is_empty() && INTERNAL.contains(&resource.as_str()) {
+                let why = format!(
+                    "/{resource} is data of the servers themselves and stays in --etcd-servers; remove it"
+                );
+                return Err(ConfigError::flag("etcd-servers-overrides", why));
+            }
+            let rows = table::all().filter(|row| is_meant(row, given));
+            let prefixes: Vec<String> = rows.filter_map(keys::prefix).collect();
+            if prefixes.is_empty() {
+                tracing::warn!(
+                    "--etcd-servers-overrides: {group}/{resource} has no effect, as in kube-apiserver: it is not a built-in resource that is stored under this name"
+                );
+            }
+            servers.extend(prefixes.into_iter().map(|prefix| (prefix, given.servers.as_slice())));
+        }
+    }
+    Ok(servers)
+}
+
+fn is_meant(row: &Resource, given: &EtcdOverride) -> bool {
+    matches!(row.storage, KindStorage::Own(_))
+        && row.group == given.group
+        && !EXTENSION_GROUPS.contains(&row.group)
+        && (given.resource == "*" || row.plural == given.resource)
+}
+
+#[cfg(test)]
+mod tests;
