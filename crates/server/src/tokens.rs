@@ -13,6 +13,7 @@ use value::{Str, Value};
 
 use crate::config::ConfigError;
 use crate::encode;
+use crate::fresh;
 use crate::keys;
 
 /// The flags of service account tokens.
@@ -81,7 +82,7 @@ impl Tokens {
         let configuration = match discovery::configuration(&name, &jwks_uri, external_address, &public) {
             Ok(document) => Some(document),
             Err(error) => {
-                tracing::warn!(%error, "not serving OpenID discovery");
+                tracing::warn!(%error, "cannot serve OpenID discovery; set --service-account-issuer to an https URL");
                 None
             }
         };
@@ -115,13 +116,15 @@ impl BoundObjects for StoredObjects {
                 format!("{}{name}", keys::MUTATING_WEBHOOKS)
             }
         };
-        let found = match self.0.get(&key) {
-            None => Ok(None),
-            Some(entry) => {
-                encode::tree(&entry).map(|object| Some(Arc::new(object))).map_err(|e| e.to_string())
-            }
-        };
-        Box::pin(std::future::ready(found))
+        Box::pin(async move {
+            // Only a miss is verified: another server may have created the object a moment ago.
+            let entry = match self.0.get(&key) {
+                None => fresh::entry(&self.0, &key).await.map_err(|status| status.message().to_owned())?,
+                found => found,
+            };
+            let object = entry.map(|entry| encode::tree(&entry)).transpose();
+            object.map(|object| object.map(Arc::new)).map_err(|e| e.to_string())
+        })
     }
 
     /// Built-in groups and groups of CRDs always have an APIService: kube-apiserver registers one for each, and registers it again

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use api::Status;
-use api::selector::{FactsRef, FieldRequirement, Selection};
+use api::selector::{FactsRef, FieldRequirement, FieldSelector, Selection};
 use kinds::table::{SelectableField, SelectableFields};
 use storage::StoredEntry;
 use value::Value;
@@ -12,9 +12,10 @@ use super::served_resource::{ResourceOrigin, ServedResource};
 use crate::encode;
 
 impl ServedResource {
+    /// The fields of the stored object: those of the resource in whose form it is stored.
     pub(super) fn fields(&self) -> &'static [SelectableField] {
         const METADATA: &[SelectableField] = &[SelectableField::NAME, SelectableField::NAMESPACE];
-        match self.row().map(|row| &row.fields) {
+        match self.row().map(|row| &row.storing_row().fields) {
             None | Some(SelectableFields::Metadata) => METADATA,
             Some(SelectableFields::These(fields)) => fields,
         }
@@ -22,6 +23,14 @@ impl ServedResource {
 
     pub(super) fn field_values<'a>(&self, object: &'a Value) -> Vec<(&'static str, Cow<'a, str>)> {
         self.fields().iter().map(|field| (field.label, field_value(field, object))).collect()
+    }
+
+    /// A field selector of a request, with the names that the fields have in the stored object.
+    pub fn stored_fields_of(&self, fields: FieldSelector) -> FieldSelector {
+        match self.row() {
+            Some(row) => fields.renamed(|field| row.stored_field(field)),
+            None => fields,
+        }
     }
 
     /// Reports whether this selection requires reading objects: it uses selectable fields of a CRD.

@@ -14,6 +14,7 @@ use value::Value;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
+use crate::fresh;
 use crate::state::State;
 use crate::write::Posted;
 
@@ -45,6 +46,8 @@ pub async fn handle(
         options = posted.admit(call, options).await?;
     }
     let namespace = call.info.namespace.clone();
+    // kube-apiserver reads these objects from etcd.
+    fresh::catch_up_everywhere(&state.storage.store).await?;
     let located = match (kind.stored.kind.as_str(), subresource.name) {
         ("Service", _) => location::service(&state.storage.store, &namespace, &name)?,
         ("Node", _) => location::node(&state.storage.store, &name)?,

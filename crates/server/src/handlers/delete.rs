@@ -14,6 +14,7 @@ use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource, Working};
 use crate::decode;
 use crate::encode;
+use crate::fresh::BaseEntry;
 use crate::negotiate::{self, BodyMedia};
 use crate::options::DeleteOptions;
 use crate::ownership::FieldTracking;
@@ -230,36 +231,67 @@ pub async fn delete(
     let key = kind.key(&call.info.namespace, name);
     let options_value = options.to_value();
     let context = write_context(state, kind, options, &options_value);
+    let store = &state.storage.store;
+    let mut base = if options.dry_run {
+        BaseEntry::newest(store, &key).await?
+    } else {
+        BaseEntry::in_memory(store, &key)
+    };
     for _ in 0..ATTEMPTS {
-        let Some(entry) = state.storage.store.get(&key) else {
-            return Err(Status::not_found(&kind.resource, name));
+        let attempted = match base.entry() {
+            None => Err(StoreError::Refused(Status::not_found(&kind.resource, name))),
+            Some(entry) => attempt(&context, call, (name, admitted_as), options, &mut progress, &entry).await,
         };
-        call.enter_lane(entry.body.len()).await;
-        let (read, admitted) = match std::mem::replace(&mut progress, DeleteProgress::Nothing) {
-            DeleteProgress::Read(revision, object) if revision == entry.revision => (Some(object), None),
-            DeleteProgress::Admitted(admitted) if admitted.is_for(&entry) => (None, Some(admitted)),
-            _ => (None, None),
-        };
-        let old = match read {
-            Some(object) => object,
-            None => kind.converter(state).load(&entry).await?,
-        };
-        check_preconditions(kind, name, &old, options)?;
-        let Some(step) = next_step(kind, &old, options, call.now) else {
-            return Ok((false, HandlerResponse::Entry(200, entry)));
-        };
-        let admitted = match admitted {
-            Some(admitted) => admitted,
-            None => context.admit_delete(call, admitted_as, &entry, &old).await?,
-        };
-        let target = DeletionTarget { name, entry: &entry, old: &old };
-        match target.execute(&context, call, step, admitted).await {
-            Ok(done) => return Ok(done),
-            Err(StoreError::Refused(status)) => return Err(status),
-            Err(StoreError::Conflict) => {}
+        match attempted {
+            Ok(Some(done)) => return Ok(done),
+            Ok(None) => {
+                let entry = base.entry();
+                if let Some(entry) = entry
+                    && !base.has_changed().await?
+                {
+                    return Ok((false, HandlerResponse::Entry(200, entry)));
+                }
+            }
+            Err(StoreError::Refused(status)) => {
+                if !base.has_changed().await? {
+                    return Err(status);
+                }
+            }
+            Err(StoreError::Failed(status)) => return Err(status),
+            Err(StoreError::Conflict) => base.reread(),
         }
     }
     Err(Status::conflict(&kind.resource, name, OPTIMISTIC_LOCK))
+}
+
+/// Deletes the object at `entry` or marks it for deletion; `None` if there is nothing to do, because it is marked already.
+async fn attempt(
+    context: &WriteContext<'_>,
+    call: &mut Call,
+    (name, admitted_as): (&str, &str),
+    options: &DeleteOptions,
+    progress: &mut DeleteProgress,
+    entry: &Arc<StoredEntry>,
+) -> Result<Option<(bool, HandlerResponse)>, StoreError> {
+    let &WriteContext { state, kind, .. } = context;
+    call.enter_lane(entry.body.len()).await;
+    let (read, admitted) = match std::mem::replace(progress, DeleteProgress::Nothing) {
+        DeleteProgress::Read(revision, object) if revision == entry.revision => (Some(object), None),
+        DeleteProgress::Admitted(admitted) if admitted.is_for(entry) => (None, Some(admitted)),
+        _ => (None, None),
+    };
+    let old = match read {
+        Some(object) => object,
+        None => kind.converter(state).load(entry).await.map_err(StoreError::Refused)?,
+    };
+    check_preconditions(kind, name, &old, options).map_err(StoreError::Refused)?;
+    let Some(step) = next_step(kind, &old, options, call.now) else { return Ok(None) };
+    let admitted = match admitted {
+        Some(admitted) => admitted,
+        None => context.admit_delete(call, admitted_as, entry, &old).await.map_err(StoreError::Refused)?,
+    };
+    let target = DeletionTarget { name, entry, old: &old };
+    target.execute(context, call, step, admitted).await.map(Some)
 }
 
 /// An object at the revision for which its deletion was admitted.

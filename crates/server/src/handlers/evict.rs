@@ -13,6 +13,7 @@ use super::delete::{self, DeleteProgress};
 use super::pods::{posted, success};
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource};
+use crate::fresh;
 use crate::options::{DeleteOptions, UNREADABLE, WriteOptions};
 use crate::ownership::FieldTracking;
 use crate::state::State;
@@ -56,7 +57,7 @@ pub async fn evict(
         let errors = [FieldError::invalid(&path, true, why)];
         return Err(Status::invalid(&expected.group_kind(), &name, &errors));
     }
-    let admitted = post.validate(call, &eviction).await?;
+    let admitted = post.validate_for_pod(call, &eviction).await?;
     let mut deletion = match eviction.at(&["deleteOptions"]) {
         Some(body) => DeleteOptions::from_body(body)?,
         None => DeleteOptions::default(),
@@ -64,12 +65,10 @@ pub async fn evict(
     deletion.dry_run |= options.dry_run;
     // With a resource version as precondition, a conflict is final.
     let attempts = if deletion.resource_version.is_some() { 1 } else { ATTEMPTS };
+    let key = kind.key(&call.info.namespace, &name);
     for attempt in 1..=attempts {
-        let entry = state
-            .storage
-            .store
-            .get(&kind.key(&call.info.namespace, &name))
-            .ok_or_else(|| Status::not_found(&kind.resource, &name))?;
+        let entry = fresh::entry(&state.storage.store, &key).await?;
+        let entry = entry.ok_or_else(|| Status::not_found(&kind.resource, &name))?;
         call.enter_lane(entry.body.len()).await;
         let pod = kind.load_built_in(&entry)?;
         let mut deletion = deletion.clone();
@@ -180,7 +179,7 @@ async fn mark_evicted(
         pod.set_at(&["status", "conditions"], Value::List(conditions));
         match context.store_mark(call, MarkProof::Post(admitted), &entry, &pod, name).await {
             Ok(marked) => return Ok(marked),
-            Err(StoreError::Refused(status)) => return Err(status),
+            Err(StoreError::Refused(status) | StoreError::Failed(status)) => return Err(status),
             Err(StoreError::Conflict) => {}
         }
         let key = kind.key(&call.info.namespace, name);
@@ -239,7 +238,7 @@ async fn spend_budget(
     let mut name = String::new();
     for _ in 0..ATTEMPTS {
         let mut covering = Vec::new();
-        for entry in &state.storage.store.snapshot(&budgets.scope(&call.info.namespace)).entries {
+        for entry in &fresh::entries(&state.storage.store, &budgets.scope(&call.info.namespace)).await? {
             let budget = budgets.load_built_in(entry)?;
             let selector = LabelSelector::from_label_selector(budget.at(&["spec", "selector"]));
             if selector.is_ok_and(|selector| selector.matches_object(pod)) {
@@ -268,7 +267,7 @@ async fn spend_budget(
         budget.set_at(&["status", "disruptedPods", meta::name(pod)], time);
         match context.store_mark(call, MarkProof::Post(admitted), &entry, &budget, &name).await {
             Ok(_) => return Ok(None),
-            Err(StoreError::Refused(status)) => return Err(status),
+            Err(StoreError::Refused(status) | StoreError::Failed(status)) => return Err(status),
             Err(StoreError::Conflict) => {}
         }
     }

@@ -1,18 +1,18 @@
 //! LIST: a consistent snapshot of a collection, in pages if requested.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::selector::{FieldSelector, LabelSelector, Selection};
 use api::{Status, StatusCause, StatusDetails, order};
 use crd::columns::TableAllowance;
-use storage::{ListAt, ListRequest, ReadError, StoredEntry};
+use storage::{ListAt, ListRequest, ReadError, Store, StoredEntry};
 use value::{Value, go, json, write};
 
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::{Sent, ServedResource};
 use crate::encode;
+use crate::fresh;
 use crate::negotiate::{self, Forms, Media, MetadataShape, ObjectForm};
 use crate::options::{self, ListOptions};
 use crate::respond;
@@ -23,15 +23,12 @@ use crate::table::{self, TableOptions, TableRequest, TableScope};
 /// Number of entries whose selectors are evaluated together.
 const CHUNK: usize = 500;
 
-/// How long a list waits for a revision that does not exist yet.
-const WAIT_FOR_REVISION: Duration = Duration::from_secs(3);
-
 /// Parses the selectors of a request; refuses fields that the kind does not support.
 pub fn selection(call: &Call, kind: &ServedResource) -> Result<Selection, Status> {
     let labels = LabelSelector::parse(&call.info.label_selector).map_err(Status::bad_request)?;
     let fields = FieldSelector::parse(&call.info.field_selector).map_err(Status::bad_request)?;
     fields.requirements().iter().try_for_each(|requirement| kind.check_field(&requirement.field))?;
-    Ok(Selection { labels, fields })
+    Ok(Selection { labels, fields: kind.stored_fields_of(fields) })
 }
 
 #[derive(Debug)]
@@ -65,7 +62,8 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
     let selection = selection(call, kind)?;
     let scope = kind.scope(&call.info.namespace);
     state.storage.unreadable.check_scope(&scope)?;
-    let from = start(state, &options, &scope).await?;
+    let store = state.storage.store.of(&scope);
+    let from = start(store, &options, &scope).await?;
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
     let everything = selection.is_everything();
     // With selectors the limit counts matches, so read everything and count here.
@@ -75,7 +73,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
         after: from.after.as_deref(),
         limit: if everything { limit } else { 0 },
     };
-    let page = state.storage.store.list(asked).await.map_err(|e| read_status(&e, &from, &scope, state))?;
+    let page = store.list(asked).await.map_err(|e| read_status(&e, &from, &scope, store))?;
     let mut more = page.more.as_deref().map(str::to_owned);
     let mut remaining = page.more.as_ref().map(|_| page.remaining);
     let entries: Vec<Arc<StoredEntry>> = if everything {
@@ -102,7 +100,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
         }
         matched
     };
-    let revision = if from.latest_after_expiry { state.storage.store.revision() } else { page.revision };
+    let revision = if from.latest_after_expiry { store.revision() } else { page.revision };
     let next = more.map(|key| continue_token(&key, &scope, revision)).unwrap_or_default();
     Ok(SelectedPage { entries, revision, next, remaining })
 }
@@ -117,7 +115,7 @@ struct Start {
     latest_after_expiry: bool,
 }
 
-async fn start(state: &State, options: &ListOptions, scope: &str) -> Result<Start, Status> {
+async fn start(store: &Store, options: &ListOptions, scope: &str) -> Result<Start, Status> {
     let latest = Start { at: ListAt::Latest, after: None, continued: false, latest_after_expiry: false };
     if !options.continue_token.is_empty() {
         let (after, revision) = read_token(&options.continue_token, scope)
@@ -127,24 +125,33 @@ async fn start(state: &State, options: &ListOptions, scope: &str) -> Result<Star
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let at = u64::try_from(revision).map_or(ListAt::Latest, ListAt::Exact);
+        let at = match u64::try_from(revision) {
+            Ok(revision) => {
+                // Another server may have written the token. If memory does not reach the revision, the backend is asked.
+                fresh::reaches(store, revision).await;
+                ListAt::Exact(revision)
+            }
+            Err(_) => fresh::list_at(store).await?,
+        };
         return Ok(Start { at, after: Some(after), continued: true, latest_after_expiry: revision < 0 });
     }
     let wanted = options::revision(&options.resource_version)
         .map_err(|e| Status::bad_request(format!("invalid resource version: {e}")))?;
-    let Some(wanted) = wanted else { return Ok(latest) };
+    let Some(wanted) = wanted else {
+        // Revision 0 accepts any state.
+        let is_any = !options.resource_version.is_empty();
+        let at = if is_any { ListAt::Latest } else { fresh::list_at(store).await? };
+        return Ok(Start { at, ..latest });
+    };
     let exact = match options.resource_version_match.as_str() {
         "Exact" => true,
         "NotOlderThan" => false,
         _ => options.limit > 0,
     };
-    if wanted > state.storage.store.revision() {
-        let reached = tokio::time::timeout(WAIT_FOR_REVISION, state.storage.store.reached(wanted)).await;
-        if reached.is_err() {
-            let refusal = too_large(wanted, state.storage.store.revision());
-            // kube-apiserver passes an exact read to etcd, whose error suggests no retry.
-            return Err(if exact { refusal.without_retry() } else { refusal });
-        }
+    if !fresh::reaches(store, wanted).await {
+        let refusal = too_large(wanted, store.revision());
+        // kube-apiserver passes an exact read to etcd, whose error suggests no retry.
+        return Err(if exact { refusal.without_retry() } else { refusal });
     }
     Ok(if exact { Start { at: ListAt::Exact(wanted), ..latest } } else { latest })
 }
@@ -164,7 +171,7 @@ pub fn too_large(wanted: u64, current: u64) -> Status {
     )
 }
 
-fn read_status(error: &ReadError, from: &Start, scope: &str, state: &State) -> Status {
+fn read_status(error: &ReadError, from: &Start, scope: &str, store: &Store) -> Status {
     match error {
         ReadError::Compacted { .. } if from.continued => {
             // Offer a token that continues at the latest revision, for clients that accept an inconsistent rest.
@@ -176,10 +183,15 @@ fn read_status(error: &ReadError, from: &Start, scope: &str, state: &State) -> S
         ReadError::Compacted { .. } => {
             Status::expired("The resourceVersion for the provided list is too old.")
         }
-        ReadError::Future { current } => too_large(state.storage.store.revision().max(*current), *current),
-        ReadError::Unavailable(_) => {
-            tracing::error!(%error, "could not read a list from the store. Check the storage backend");
-            Status::internal("the store cannot read")
+        ReadError::Future { current } => too_large(store.revision().max(*current), *current),
+        ReadError::Unavailable(why) => {
+            tracing::error!(%error, "cannot read a list from the store. Check the storage backend");
+            // kube-apiserver passes on the message of etcd.
+            if store.is_shared() {
+                Status::plain(why.clone())
+            } else {
+                Status::internal("the store cannot read")
+            }
         }
     }
 }

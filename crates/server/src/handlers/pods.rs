@@ -10,6 +10,7 @@ use value::{Map, Value};
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
+use crate::fresh::BaseEntry;
 use crate::options::WriteOptions;
 use crate::ownership::FieldTracking;
 use crate::state::State;
@@ -54,7 +55,7 @@ pub async fn bind(
         // kube-apiserver loses the status code here.
         return Err(Status::plain(api::field::aggregate(&errors)));
     }
-    let admitted = post.validate(call, &binding).await?;
+    let admitted = post.validate_for_pod(call, &binding).await?;
     if pod.is_empty() {
         return Err(Status::bad_request("Name parameter required."));
     }
@@ -69,8 +70,9 @@ pub async fn bind(
         tracking: FieldTracking::Settled,
     };
     let key = pods.key(&call.info.namespace, &pod);
+    let mut base = BaseEntry::newest(&state.storage.store, &key).await?;
     for _ in 0..ATTEMPTS {
-        let entry = state.storage.store.get(&key).ok_or_else(|| Status::not_found(&pods.resource, &pod))?;
+        let entry = base.entry().ok_or_else(|| Status::not_found(&pods.resource, &pod))?;
         let mut object = pods.load_built_in(&entry)?;
         let (uid, wanted) = (meta::uid(&object), meta::uid(&binding));
         if !wanted.is_empty() && wanted != uid {
@@ -86,8 +88,8 @@ pub async fn bind(
             .map_err(|why| Status::conflict(&GroupResource::new("", "pods/binding"), &pod, why))?;
         match context.store_mark(call, MarkProof::Post(&admitted), &entry, &object, &pod).await {
             Ok(_) => return Ok(HandlerResponse::Object(201, success())),
-            Err(StoreError::Refused(status)) => return Err(status),
-            Err(StoreError::Conflict) => {}
+            Err(StoreError::Refused(status) | StoreError::Failed(status)) => return Err(status),
+            Err(StoreError::Conflict) => base.reread(),
         }
     }
     Err(Status::conflict(&pods.resource, &pod, OPTIMISTIC_LOCK))

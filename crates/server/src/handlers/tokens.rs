@@ -17,6 +17,7 @@ use super::pods::posted;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
 use crate::encode;
+use crate::fresh;
 use crate::options::WriteOptions;
 use crate::ownership;
 use crate::state::State;
@@ -41,7 +42,7 @@ pub async fn request(
     let empty = take_empty_attestations(&mut object);
     let manager = ownership::manager(&options.field_manager, &call.headers);
     ownership::track_posted(&expected, "token", &mut object, &manager, call.now);
-    let asked = WebhookTokenAsked::read(&object);
+    let asked = WebhookTokenRequest::read(&object);
     let request = PostedTokenRequest { object, options, expected, empty };
     let answer = answer(state, call, kind, request).await;
     if let Some(asked) = asked {
@@ -71,13 +72,13 @@ fn take_empty_attestations(object: &mut Value) -> Vec<AttestationDialect> {
 }
 
 /// The request for a webhook token as sent, to log it if it is refused.
-struct WebhookTokenAsked {
+struct WebhookTokenRequest {
     configuration: String,
     audience: String,
     group: String,
 }
 
-impl WebhookTokenAsked {
+impl WebhookTokenRequest {
     /// `None` if the token is not to be bound to a webhook configuration.
     fn read(object: &Value) -> Option<Self> {
         let reference = object.at(&["spec", "boundObjectRef"])?;
@@ -89,7 +90,7 @@ impl WebhookTokenAsked {
         };
         let name = reference.str_at(&["name"]).unwrap_or_default();
         let name: String = name.chars().take(LOGGED_CHARACTERS).collect();
-        Some(WebhookTokenAsked {
+        Some(WebhookTokenRequest {
             configuration: format!("{}/{name}", kind.kind()),
             audience: first(&["spec", "audiences"]),
             group: first(&["spec", dialect.field(), dialect.key()]),
@@ -146,7 +147,7 @@ async fn answer(
     };
     let object = post.mutate(call, object).await?;
     TokenRequest::check_address(&object, &call.info.namespace, &name)?;
-    let entry = state.storage.store.get(&kind.key(&call.info.namespace, &name));
+    let entry = fresh::entry(&state.storage.store, &kind.key(&call.info.namespace, &name)).await?;
     let entry = entry.ok_or_else(|| Status::not_found(&kind.resource, &name))?;
     let account = encode::tree(&entry)?;
     let now = Timestamp::from_seconds(call.now);

@@ -12,6 +12,7 @@ use super::create;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource, Working};
 use crate::decode::{self, Draft};
+use crate::fresh::BaseEntry;
 use crate::negotiate;
 use crate::options::{FieldValidation, WriteOptions};
 use crate::ownership::{self, FieldTracking};
@@ -112,38 +113,92 @@ async fn change(
         dry_run: options.dry_run,
         tracking,
     };
+    let store = &state.storage.store;
+    let mut base = if options.dry_run {
+        BaseEntry::newest(store, &key).await?
+    } else {
+        BaseEntry::in_memory(store, &key)
+    };
     for _ in 0..ATTEMPTS {
-        let Some(old) = state.storage.store.get(&key) else {
-            return create_missing(&context, call, options, source, &key).await;
+        let attempted = match base.entry() {
+            None if base.has_changed().await? => continue,
+            None => create_missing(&context, call, options, &source, &key).await.map(Attempt::Done),
+            Some(old) => attempt(&context, call, options, &source, &old).await,
         };
-        call.enter_lane(old.body.len()).await;
-        call.effort.check()?;
-        let old_object = kind.converter(state).load(&old).await?;
-        check_uid(kind, &old, &old_object, &source, options.dry_run)?;
-        let new = new_object(&context, call, options, &source, &old_object).await?;
-        let named_revision = {
-            let sent = meta::resource_version(new.object());
-            !sent.is_empty() && sent != old.revision.to_string()
-        };
-        let conditional =
-            matches!(source, UpdateSource::Object(_)) && !meta::resource_version(new.object()).is_empty();
-        let mutated = context.mutate(call, new, Some(&old_object)).await?;
-        let admitted = context.admit_update(call, mutated, &old, &old_object).await?;
-        let stored = store_or_delete(&context, call, admitted, &old, &old_object).await;
-        match stored {
-            Ok(WriteOutcome::Entry(entry)) => {
-                return kind.converter(state).answer(subresource, 200, entry).await;
+        match attempted {
+            Ok(Attempt::Done(response)) => return Ok(response),
+            Ok(Attempt::Conflict) => base.reread(),
+            Ok(Attempt::FinalConflict) => break,
+            Ok(Attempt::Failed(status)) => return Err(status),
+            Ok(Attempt::Unchanged(entry)) => {
+                if !base.has_changed().await? {
+                    return kind.converter(state).answer(subresource, 200, entry).await;
+                }
             }
-            Ok(WriteOutcome::DryRun(object)) => {
-                let object = kind.answer_object(subresource, object)?;
-                return Ok(HandlerResponse::Object(200, object.into_value()));
+            Err(status) => {
+                if base.entry().is_none() && status.reason() == "AlreadyExists" {
+                    // Another write created the object first.
+                    base.reread();
+                    if base.entry().is_some() {
+                        continue;
+                    }
+                }
+                if !base.has_changed().await? {
+                    return Err(status);
+                }
             }
-            Err(StoreError::Refused(status)) => return Err(status),
-            Err(StoreError::Conflict) if conditional || named_revision => break,
-            Err(StoreError::Conflict) => {}
         }
     }
     Err(Status::conflict(&kind.resource, &name, OPTIMISTIC_LOCK))
+}
+
+/// The result of one attempt to change an object.
+#[expect(clippy::large_enum_variant, reason = "a request has one at a time, on its stack")]
+enum Attempt {
+    Done(HandlerResponse),
+    /// The object is already as requested.
+    Unchanged(Arc<StoredEntry>),
+    /// Another write changed the object first.
+    Conflict,
+    /// Like `Conflict`, for a request that names the revision it changes.
+    FinalConflict,
+    /// The store failed, and the object may have changed because of this request.
+    Failed(Status),
+}
+
+/// Changes the object at `old`.
+async fn attempt(
+    context: &WriteContext<'_>,
+    call: &mut Call,
+    options: &WriteOptions,
+    source: &UpdateSource,
+    old: &Arc<StoredEntry>,
+) -> Result<Attempt, Status> {
+    let &WriteContext { state, kind, subresource, .. } = context;
+    call.enter_lane(old.body.len()).await;
+    call.effort.check()?;
+    let old_object = kind.converter(state).load(old).await?;
+    check_uid(kind, old, &old_object, source, options.dry_run)?;
+    let new = new_object(context, call, options, source, &old_object).await?;
+    let sent = meta::resource_version(new.object());
+    let names_revision =
+        !sent.is_empty() && (matches!(source, UpdateSource::Object(_)) || sent != old.revision.to_string());
+    let mutated = context.mutate(call, new, Some(&old_object)).await?;
+    let admitted = context.admit_update(call, mutated, old, &old_object).await?;
+    match store_or_delete(context, call, admitted, old, &old_object).await {
+        Ok(WriteOutcome::Entry(entry)) if Arc::ptr_eq(&entry, old) => Ok(Attempt::Unchanged(entry)),
+        Ok(WriteOutcome::Entry(entry)) => {
+            kind.converter(state).answer(subresource, 200, entry).await.map(Attempt::Done)
+        }
+        Ok(WriteOutcome::DryRun(object)) => {
+            let object = kind.answer_object(subresource, object)?;
+            Ok(Attempt::Done(HandlerResponse::Object(200, object.into_value())))
+        }
+        Err(StoreError::Refused(status)) => Err(status),
+        Err(StoreError::Failed(status)) => Ok(Attempt::Failed(status)),
+        Err(StoreError::Conflict) if names_revision => Ok(Attempt::FinalConflict),
+        Err(StoreError::Conflict) => Ok(Attempt::Conflict),
+    }
 }
 
 /// Creates the object of a PUT or a server-side apply that does not exist yet, where the resource and the subresource allow that.
@@ -151,7 +206,7 @@ async fn create_missing(
     context: &WriteContext<'_>,
     call: &mut Call,
     options: &WriteOptions,
-    source: UpdateSource,
+    source: &UpdateSource,
     key: &str,
 ) -> Result<HandlerResponse, Status> {
     let &WriteContext { state, kind, subresource, tracking, .. } = context;
@@ -163,10 +218,10 @@ async fn create_missing(
                 let why = ServedResource::uid_mismatch(key, uid, "", options.dry_run);
                 return Err(Status::conflict(&kind.resource, &call.info.name, why));
             }
-            draft
+            draft.clone()
         }
         UpdateSource::Configuration(config, strict) if ServedResource::creates_on_apply(subresource) => {
-            let sent = (&config, strict.as_deref());
+            let sent = (config, strict.as_deref());
             configured(call, context, options, None, sent).await?
         }
         _ => return Err(Status::not_found(&kind.resource, &call.info.name)),
@@ -204,7 +259,7 @@ async fn store_or_delete(
         return context.store(call, admitted, Some(old)).await;
     }
     // The response is the updated object, which no longer has the finalizer.
-    let (admitted, object) = admitted.into_delete(old);
+    let (admitted, object) = admitted.into_delete();
     let last = context.delete(call, admitted, old, &call.info.name).await?;
     context.state.in_force(context.kind, last.revision).await;
     Ok(WriteOutcome::DryRun(object))
@@ -243,12 +298,12 @@ async fn configured(
     (config, strict): (&Value, Option<&str>),
 ) -> Result<Draft, Status> {
     let &WriteContext { state, kind, subresource, .. } = context;
-    let applying = ownership::Applying {
+    let applying = ownership::ApplyConfiguration {
         config,
         manager: &options.field_manager,
         force: options.force.unwrap_or_default(),
     };
-    let object = ownership::configure(state, kind, subresource, old, applying, call.now).await?;
+    let object = ownership::merge_applied(state, kind, subresource, old, applying, call.now).await?;
     if let Some(why) = strict {
         match options.field_validation {
             FieldValidation::Ignore => {}

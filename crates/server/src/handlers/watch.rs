@@ -19,15 +19,17 @@ use tokio::time::Instant;
 use value::{Budget, Value};
 
 use self::shared_frames::Watcher;
-use self::start::{WatchStart, start_watch};
+use self::start::{WatchStart, start_watch, wait_for_initial_state};
 use super::list::selection;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
 use crate::drain::PATIENCE;
+use crate::fresh;
 use crate::heavy::LARGE;
 use crate::negotiate::{self, Forms, Media, ObjectForm};
 use crate::options::ListOptions;
+use crate::random;
 use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
@@ -67,7 +69,7 @@ struct Sender {
 }
 
 /// Starts a watch and answers with its stream.
-pub fn handle(
+pub async fn handle(
     state: &Arc<State>,
     call: &mut Call,
     kind: Arc<ServedResource>,
@@ -91,7 +93,11 @@ pub fn handle(
         None => kind.scope(&call.info.namespace),
     };
     state.storage.unreadable.check_scope(&scope)?;
-    let start = start_watch(&state.storage.store, &options, &scope, || state.storage.store.revision())?;
+    let store = state.storage.store.of(&scope);
+    let start = match wait_for_initial_state(store, &options).await? {
+        Some(error) => error,
+        None => start_watch(store, &options, &scope, || store.revision())?,
+    };
     // A negative timeout leaves no time for events.
     if options.timeout_seconds.is_some_and(i64::is_negative) {
         return Ok(HandlerResponse::Raw(200, "application/json", Body::empty()));
@@ -121,13 +127,21 @@ pub fn handle(
     let deadline = Instant::now() + Duration::from_secs(seconds.min(24 * 3600));
     let running = state.metrics.long_running(&call.info);
     let mut stop = state.stopping();
+    let watched = Arc::clone(state);
     let seat = std::mem::take(&mut call.seat);
     tokio::spawn(async move {
+        let serving = &watched.serving;
+        let active = serving.watches.begin();
+        let ends = async {
+            let _ = stop.wait_for(|s| *s).await;
+            let spread = serving.watches.spread(serving.shutdown.watch_grace);
+            tokio::time::sleep(spread.mul_f64(random::fraction())).await;
+        };
         tokio::select! {
             () = run(sender, start, options, deadline, seat) => {}
-            _ = stop.wait_for(|s| *s) => {}
+            () = ends => {}
         }
-        drop(running);
+        drop((running, active));
     });
     Ok(HandlerResponse::Raw(200, "application/json", Body::stream(receiver)))
 }
@@ -192,6 +206,8 @@ async fn run(mut sender: Sender, start: WatchStart, options: ListOptions, deadli
             () = sender.channel.closed() => return,
             () = tokio::time::sleep_until(bookmark_at), if options.bookmarks => {
                 bookmark_at = Instant::now() + BOOKMARK_EVERY;
+                // An idle shared store announces no revisions of its own; an old bookmark would be compacted before it is used.
+                let _ = fresh::catch_up(sender.state.storage.store.of(watch.scope())).await;
                 let progress = watch.progress();
                 if progress > sent_revision {
                     sent_revision = progress;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::Status;
 use storage::{Store, StoredEntry, Watch, WatchError, WatchFrom};
 
+use crate::fresh;
 use crate::handlers::list::too_large;
 use crate::options::{ListOptions, revision as parse_revision};
 
@@ -16,6 +17,24 @@ pub(super) enum WatchStart {
     Events(Watch, u64),
     /// A single error event, then the watch ends.
     Error(Status),
+}
+
+/// Waits until memory is as current as a watch with `sendInitialEvents=true` requires: at its revision, or without one at the newest.
+/// Returns the error event if that takes too long.
+pub(super) async fn wait_for_initial_state(
+    store: &Store,
+    options: &ListOptions,
+) -> Result<Option<WatchStart>, Status> {
+    if options.send_initial_events != Some(true) {
+        return Ok(None);
+    }
+    let behind = match parse_revision(&options.resource_version).map_err(Status::plain)? {
+        None if options.resource_version.is_empty() => fresh::catch_up(store).await?,
+        // Revision 0 accepts any state.
+        None => None,
+        Some(revision) => (!fresh::reaches(store, revision).await).then_some(revision),
+    };
+    Ok(behind.map(|revision| WatchStart::Error(too_large(revision, store.revision()))))
 }
 
 /// Decides how a watch begins. `now` returns the current revision of the store.

@@ -2,10 +2,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use authn::InternalIdentity;
-use storage::Store;
+use storage::shared_memory::SharedMemory;
+use storage::{Store, StoreOptions};
 use value::json;
 
-use super::{WatchStart, start_watch};
+use super::{WatchStart, start_watch, wait_for_initial_state};
 use crate::Ephemeral;
 use crate::client::Client;
 use crate::options::ListOptions;
@@ -50,4 +51,33 @@ async fn a_watch_from_a_future_revision_misses_no_write_made_while_it_starts() {
     // The requested revision already existed.
     assert_eq!(revisions_sent(&state.storage.store, first, &[third]), [second, third]);
     server.running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_with_initial_events_waits_for_the_newest_state() {
+    let service = SharedMemory::new();
+    let backend = service.backend();
+    let stream = backend.stream();
+    let store = Store::open(backend, StoreOptions::default()).await.unwrap();
+    let wait = async |query: &str| {
+        let query = format!("watch=1&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&{query}");
+        let options = ListOptions::parse(&Query::parse(&query), true).unwrap();
+        match wait_for_initial_state(&store, &options).await.unwrap() {
+            Some(WatchStart::Error(status)) => Some(status.code()),
+            Some(_) => panic!("only errors are returned"),
+            None => None,
+        }
+    };
+    stream.deliver_on_request();
+    let newest = service.skip_revision();
+    assert_eq!(wait("sendInitialEvents=true&resourceVersion=0").await, None);
+    assert!(store.revision() < newest, "any state is enough");
+    assert_eq!(wait("sendInitialEvents=true").await, None);
+    assert_eq!(store.revision(), newest);
+    stream.pause();
+    let newest = service.skip_revision();
+    assert_eq!(wait("sendInitialEvents=true").await, Some(504));
+    assert_eq!(wait(&format!("sendInitialEvents=true&resourceVersion={newest}")).await, Some(504));
+    stream.resume();
+    assert_eq!(wait(&format!("sendInitialEvents=true&resourceVersion={newest}")).await, None);
 }

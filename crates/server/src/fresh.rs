@@ -1,0 +1,158 @@
+//! Reads that see every write that any server has acknowledged.
+//!
+//! Memory is always current on a store that only this process writes to, and these functions return at once. On a shared store (etcd)
+//! memory follows a watch and may be behind. There, as in kube-apiserver, a GET or LIST without `resourceVersion` asks the backend for
+//! its newest revision and waits until memory has reached it; a write begins with the entry in memory, but a refusal or a no-op that
+//! this entry causes counts only if it is the newest one ([`BaseEntry`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Status;
+use storage::{ListAt, ListRequest, ReadError, Store, StoredEntry};
+use value::Value;
+
+use crate::catalog::ServedResource;
+use crate::keys;
+use crate::state::State;
+
+/// How long a read waits for memory to reach a revision, as in kube-apiserver.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Waits until memory has every write to one cluster that was acknowledged before this call. If it has not after some seconds, returns
+/// the revision to read from the backend instead. With `--etcd-servers-overrides`, [`Store::of`] selects the cluster.
+pub(crate) async fn catch_up(store: &Store) -> Result<Option<u64>, Status> {
+    if !store.is_shared() {
+        return Ok(None);
+    }
+    #[cfg(feature = "planted-bugs")]
+    if etcd::planted::is_planted(etcd::planted::SKIP_FRESHNESS) {
+        return Ok(None);
+    }
+    let latest = store.latest_revision().await.map_err(|error| unreadable(&error))?;
+    Ok((!reaches(store, latest).await).then_some(latest))
+}
+
+/// Waits until memory has every write that was acknowledged before this call, in all clusters, or until some seconds have passed.
+pub(crate) async fn catch_up_everywhere(store: &Store) -> Result<(), Status> {
+    for cluster in store.clusters() {
+        catch_up(cluster).await?;
+    }
+    Ok(())
+}
+
+/// Waits some seconds for memory to reach `revision`; false if it has not.
+pub(crate) async fn reaches(store: &Store, revision: u64) -> bool {
+    store.revision() >= revision || tokio::time::timeout(PATIENCE, store.reached(revision)).await.is_ok()
+}
+
+/// The revision at which a list sees every acknowledged write.
+pub(crate) async fn list_at(store: &Store) -> Result<ListAt, Status> {
+    Ok(catch_up(store).await?.map_or(ListAt::Latest, ListAt::Exact))
+}
+
+/// All entries in `scope`, with every acknowledged write.
+pub(crate) async fn entries(store: &Store, scope: &str) -> Result<Vec<Arc<StoredEntry>>, Status> {
+    let at = list_at(store.of(scope)).await?;
+    let page = store.list(ListRequest { at, ..ListRequest::all(scope) }).await;
+    Ok(page.map_err(|error| unreadable(&error))?.entries.iter().cloned().collect())
+}
+
+/// The newest entry of a key.
+pub(crate) async fn entry(store: &Store, key: &str) -> Result<Option<Arc<StoredEntry>>, Status> {
+    if !store.is_shared() {
+        return Ok(store.get(key));
+    }
+    Ok(entries(store, key).await?.pop())
+}
+
+/// The message of the backend without a reason, as kube-apiserver passes on errors of etcd.
+fn unreadable(error: &ReadError) -> Status {
+    Status::plain(match error {
+        ReadError::Unavailable(why) => why.clone(),
+        other => other.to_string(),
+    })
+}
+
+/// The entry that a change of a key is based on.
+pub(crate) struct BaseEntry<'s> {
+    store: &'s Store,
+    key: &'s str,
+    entry: Option<Arc<StoredEntry>>,
+    /// The entry was the newest one when the request had begun.
+    is_current: bool,
+}
+
+impl<'s> BaseEntry<'s> {
+    /// Begins with the entry in memory.
+    pub(crate) fn in_memory(store: &'s Store, key: &'s str) -> BaseEntry<'s> {
+        BaseEntry { store, key, entry: store.get(key), is_current: !store.is_shared() }
+    }
+
+    /// Begins with the newest entry: for a change that nothing verifies later, such as a dry run.
+    pub(crate) async fn newest(store: &'s Store, key: &'s str) -> Result<BaseEntry<'s>, Status> {
+        Ok(BaseEntry { entry: entry(store, key).await?, store, key, is_current: true })
+    }
+
+    pub(crate) fn entry(&self) -> Option<Arc<StoredEntry>> {
+        self.entry.clone()
+    }
+
+    /// Takes the newest entry if this may be an older one; true if it is another, so that the change must be decided again.
+    pub(crate) async fn has_changed(&mut self) -> Result<bool, Status> {
+        if self.is_current {
+            return Ok(false);
+        }
+        let newest = entry(self.store, self.key).await?;
+        let revision = |entry: &Option<Arc<StoredEntry>>| entry.as_ref().map(|entry| entry.revision);
+        let has_changed = revision(&newest) != revision(&self.entry);
+        (self.entry, self.is_current) = (newest, true);
+        Ok(has_changed)
+    }
+
+    /// Takes the entry from memory after the store refused a write: a commit that is refused returns when memory has the reason.
+    pub(crate) fn reread(&mut self) {
+        (self.entry, self.is_current) = (self.store.get(self.key), true);
+    }
+}
+
+impl State {
+    /// Catches up if memory lacks an object that admission needs to admit the creation of `object`: its namespace and, for a pod, its
+    /// service account, runtime class and priority class.
+    pub(crate) async fn catch_up_for_admission(
+        &self,
+        kind: &ServedResource,
+        namespace: &str,
+        object: &Value,
+    ) -> Result<(), Status> {
+        let store = &self.storage.store;
+        if !store.is_shared() {
+            return Ok(());
+        }
+        let mut needed = Vec::new();
+        if !namespace.is_empty() {
+            needed.extend(keys::built_in("", "namespaces").map(|prefix| format!("{prefix}{namespace}")));
+        }
+        if kind.is_built_in("", "Pod") {
+            let account = object.str_at(&["spec", "serviceAccountName"]).filter(|name| !name.is_empty());
+            needed.push(keys::namespaced(keys::SERVICE_ACCOUNTS, namespace, account.unwrap_or("default")));
+            for (field, group, resource) in [
+                ("runtimeClassName", "node.k8s.io", "runtimeclasses"),
+                ("priorityClassName", "scheduling.k8s.io", "priorityclasses"),
+            ] {
+                let name = object.str_at(&["spec", field]).filter(|name| !name.is_empty());
+                let prefix = keys::built_in(group, resource);
+                needed.extend(prefix.zip(name).map(|(prefix, name)| format!("{prefix}{name}")));
+            }
+        }
+        for key in needed {
+            if store.get(&key).is_none() {
+                catch_up(store.of(&key)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

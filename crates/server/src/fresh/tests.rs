@@ -1,0 +1,66 @@
+use authn::tokens::{BoundKind, BoundObjects as _};
+use storage::shared_memory::{SharedMemory, StoreStream};
+use storage::{Change, Expect, Record, Store, StoreOptions, Write, WritePriority};
+
+use super::{BaseEntry, catch_up, entries, entry, reaches};
+use crate::tokens::StoredObjects;
+
+const KEY: &str = "/registry/configmaps/n/a";
+
+async fn open(service: &SharedMemory) -> (Store, StoreStream) {
+    let backend = service.backend();
+    let stream = backend.stream();
+    (Store::open(backend, StoreOptions::default()).await.unwrap(), stream)
+}
+
+async fn put(store: &Store, key: &str, value: &str) -> u64 {
+    let body = format!(r#"{{"v":"{value}","r":""}}"#);
+    let revision_at = u32::try_from(body.len() - 2).unwrap();
+    let record = Record { body: body.into(), revision_at, facts: bytes::Bytes::new() };
+    let (change, priority) = (Change::Put(record), WritePriority::Ordinary);
+    let write = Write { key: key.into(), expect: Expect::Any, change, priority, ttl: None };
+    store.commit(write).await.unwrap().revision
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_falls_back_to_the_backend_when_memory_stays_behind() {
+    let service = SharedMemory::new();
+    let ((one, _), (two, stream)) = (open(&service).await, open(&service).await);
+    stream.pause();
+    let revision = put(&one, KEY, "1").await;
+    assert_eq!(catch_up(&two).await.unwrap(), Some(revision));
+    assert!(two.get(KEY).is_none());
+    assert_eq!(entry(&two, KEY).await.unwrap().unwrap().revision, revision);
+    assert_eq!(entries(&two, "/registry/configmaps/").await.unwrap().len(), 1);
+    assert!(!reaches(&two, revision).await);
+    stream.resume();
+    assert!(reaches(&two, revision).await);
+    assert_eq!(catch_up(&two).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_base_entry_has_changed_only_if_memory_was_behind() {
+    let service = SharedMemory::new();
+    let ((one, _), (two, stream)) = (open(&service).await, open(&service).await);
+    put(&one, KEY, "1").await;
+    two.fresh().await.unwrap();
+    let mut base = BaseEntry::in_memory(&two, KEY);
+    assert!(!base.has_changed().await.unwrap());
+    stream.deliver_on_request();
+    let mut base = BaseEntry::in_memory(&two, KEY);
+    let revision = put(&one, KEY, "2").await;
+    assert!(base.has_changed().await.unwrap());
+    assert_eq!(base.entry().unwrap().revision, revision);
+    assert!(!base.has_changed().await.unwrap(), "it is verified once");
+}
+
+#[tokio::test]
+async fn a_token_is_accepted_when_another_server_created_its_service_account() {
+    let service = SharedMemory::new();
+    let ((one, _), (two, stream)) = (open(&service).await, open(&service).await);
+    stream.deliver_on_request();
+    put(&one, "/registry/serviceaccounts/n/a", "1").await;
+    let objects = StoredObjects(two);
+    assert!(objects.get(BoundKind::ServiceAccount, "n", "a").await.unwrap().is_some());
+    assert!(objects.get(BoundKind::ServiceAccount, "n", "b").await.unwrap().is_none());
+}
