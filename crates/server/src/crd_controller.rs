@@ -2,15 +2,15 @@
 //!
 //! One task follows the CRDs in the store and updates the custom part of the catalog. A second task writes their status through the
 //! request pipeline: accepted names, the `Established` condition and, when a CRD is deleted, the progress of deleting its objects.
-//! INVARIANT: a CRD is in the catalog before its status says `Established`, so that a client that has seen the condition can use
-//! the resource at once.
+//! INVARIANT: a resource is served only after the `Established` condition of its CRD is stored, and a client that has seen the condition
+//! can use the resource at once: requests that the catalog knows no answer to wait until it reflects the store.
 
 mod cleanup;
 mod status;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use api::Status;
 use crd::{CrdSource, CustomResourceDefinition};
@@ -20,6 +20,7 @@ use value::{Str, Value};
 
 use crate::catalog::{Catalog, CustomKinds, SchemaEpoch};
 use crate::encode;
+use crate::fresh;
 use crate::keys::CRDS;
 use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
@@ -30,6 +31,11 @@ use status::CrdStatusWriter;
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// Polling interval while writers still use a former schema.
 const SETTLE: Duration = Duration::from_millis(20);
+/// Lookups of new CRDs for requests for unknown resources, in each window.
+const MAX_LOOKUPS: u32 = 10;
+const LOOKUP_WINDOW: Duration = Duration::from_secs(1);
+/// How long such a request waits for the catalog.
+const CATCH_UP: Duration = Duration::from_secs(3);
 /// Delay before a failed status write is retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -37,6 +43,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct CrdProgress {
     revision: watch::Receiver<u64>,
+    /// The highest revision that a caller of [`CrdProgress::caught_up`] waits for.
+    wanted: watch::Sender<u64>,
+    lookups: Arc<LookupLimit>,
 }
 
 impl CrdProgress {
@@ -45,9 +54,54 @@ impl CrdProgress {
         self.revision.clone()
     }
 
-    /// Waits until the catalog reflects the CRDs stored up to `revision`.
+    /// Waits until the catalog reflects every CRD that any server has acknowledged: for a request for an unknown resource. On a shared
+    /// store, where this costs a read of the backend, only CRDs that memory has are waited for if too many requests ask.
+    pub(crate) async fn catch_up(&self, store: &Store) {
+        if store.is_shared() && self.lookups.allow() && fresh::catch_up(store).await.is_err() {
+            return;
+        }
+        self.catch_up_with_memory(store).await;
+    }
+
+    /// Waits until the catalog reflects every CRD that memory has.
+    pub(crate) async fn catch_up_with_memory(&self, store: &Store) {
+        let _ = tokio::time::timeout(CATCH_UP, self.caught_up(store, store.revision())).await;
+    }
+
+    /// Waits until the catalog reflects the CRDs at `revision`, which may be the revision of any write.
+    pub(crate) async fn caught_up(&self, store: &Store, revision: u64) {
+        if *self.revision.borrow() >= revision {
+            return;
+        }
+        store.reached(revision).await;
+        self.wanted.send_replace(revision);
+        self.reached(revision).await;
+    }
+
+    /// Waits until the catalog reflects the CRD written at `revision`.
     pub(crate) async fn reached(&self, revision: u64) {
         let _ = self.revision.clone().wait_for(|reached| *reached >= revision).await;
+    }
+}
+
+/// Limits how many requests for unknown resources look for new CRDs, because each costs a read of the backend.
+#[derive(Debug, Default)]
+struct LookupLimit(Mutex<Option<(Instant, u32)>>);
+
+impl LookupLimit {
+    fn allow(&self) -> bool {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        match &mut *window {
+            Some((since, count)) if now.duration_since(*since) < LOOKUP_WINDOW => {
+                *count += 1;
+                *count <= MAX_LOOKUPS
+            }
+            window => {
+                *window = Some((now, 1));
+                true
+            }
+        }
     }
 }
 
@@ -67,6 +121,8 @@ pub(crate) struct CrdInformer {
     seen: BTreeSet<Arc<str>>,
     events: ListWatch,
     sender: watch::Sender<u64>,
+    /// The revision that a caller of [`CrdProgress::caught_up`] waits for.
+    asked: watch::Receiver<u64>,
 }
 
 /// Loads the stored CRDs into the catalog.
@@ -89,7 +145,9 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
     crds.sort_by(|(a, _), (b, _)| a.created.cmp(&b.created));
     catalog.change_custom(|custom| {
         for (crd, revision) in crds {
-            custom.set(crd, revision, SchemaEpoch::after(page.revision));
+            let epoch =
+                if store.is_shared() { SchemaEpoch::never() } else { SchemaEpoch::after(page.revision) };
+            custom.set(crd, revision, epoch);
         }
         for name in unknown {
             custom.set_unreadable(name);
@@ -97,7 +155,9 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
         true
     });
     let (sender, revision) = watch::channel(page.revision);
-    (CrdProgress { revision }, CrdInformer { seen, events, sender })
+    let (wanted, asked) = watch::channel(0);
+    let lookups = Arc::default();
+    (CrdProgress { revision, wanted, lookups }, CrdInformer { seen, events, sender, asked })
 }
 
 fn read(entry: &Arc<StoredEntry>) -> Result<CustomResourceDefinition, Status> {
@@ -114,6 +174,7 @@ fn put(state: &State, custom: &mut CustomKinds, crd: CustomResourceDefinition, e
             // With an unchanged schema, objects that are known to conform to it still do.
             epoch
         }
+        _ if state.storage.store.is_shared() => SchemaEpoch::never(),
         (Some(former), _) => SchemaEpoch::instead_of(&former),
         (None, _) => SchemaEpoch::after(state.storage.store.revision()),
     };
@@ -139,8 +200,7 @@ fn name_of(key: &str) -> &str {
 }
 
 impl CrdInformer {
-    /// Updates the catalog from a stored CRD, unless the catalog is newer: the status task serves a CRD before its status is stored.
-    /// A CRD that cannot be decoded is no longer served, requests for its resource are denied, and no other CRD gets its kind.
+    /// Updates the catalog from a stored CRD, unless the catalog is newer. A CRD that cannot be decoded is no longer served, requests for its resource are denied, and no other CRD gets its kind.
     fn put(&mut self, state: &State, entry: &Arc<StoredEntry>) {
         let crd = match read(entry) {
             Ok(crd) => crd,
@@ -191,33 +251,45 @@ impl CrdInformer {
                 let _ = changed.send(name);
             }
         }
-        while let Some(update) = self.events.next().await {
-            let reached = match update {
-                Update::Event(event) => {
-                    let key = Arc::clone(&event.entry.key);
-                    if event.kind == Change::Deleted {
-                        self.remove(&state, &key);
-                    } else {
-                        self.put(&state, &event.entry);
-                    }
-                    let _ = changed.send(name_of(&key));
-                    event.revision
+        loop {
+            tokio::select! {
+                biased;
+                update = self.events.next() => match update {
+                    Some(update) => self.apply(&state, update, |key| drop(changed.send(name_of(key)))),
+                    None => return,
+                },
+                Ok(()) = self.asked.changed() => {}
+            }
+            let progress = self.events.progress();
+            self.sender
+                .send_if_modified(|reached| std::mem::replace(reached, progress.max(*reached)) < progress);
+        }
+    }
+
+    /// Updates the catalog. `changed` is called for the key of every CRD that may have changed.
+    fn apply(&mut self, state: &State, update: Update, changed: impl Fn(&str)) {
+        match update {
+            Update::Event(event) => {
+                let key = &event.entry.key;
+                if event.kind == Change::Deleted {
+                    self.remove(state, key);
+                } else {
+                    self.put(state, &event.entry);
                 }
-                Update::Relisted(page) => {
-                    let there: BTreeSet<&Arc<str>> = page.entries.iter().map(|entry| &entry.key).collect();
-                    let gone: Vec<Arc<str>> =
-                        self.seen.iter().filter(|key| !there.contains(key)).cloned().collect();
-                    for key in &gone {
-                        self.remove(&state, key);
-                    }
-                    for entry in &page.entries {
-                        self.put(&state, entry);
-                        let _ = changed.send(name_of(&entry.key));
-                    }
-                    page.revision
+                changed(key);
+            }
+            Update::Relisted(page) => {
+                let there: BTreeSet<&Arc<str>> = page.entries.iter().map(|entry| &entry.key).collect();
+                let gone: Vec<Arc<str>> =
+                    self.seen.iter().filter(|key| !there.contains(key)).cloned().collect();
+                for key in &gone {
+                    self.remove(state, key);
                 }
-            };
-            let _ = self.sender.send(reached);
+                for entry in &page.entries {
+                    self.put(state, entry);
+                    changed(&entry.key);
+                }
+            }
         }
     }
 }

@@ -24,6 +24,11 @@ impl ListWatch {
         (page, ListWatch { store: store.clone(), watch })
     }
 
+    /// The revision up to which all changes have been returned.
+    pub(crate) fn progress(&self) -> u64 {
+        self.watch.progress()
+    }
+
     /// Waits for the next change; `None` once the store is closed.
     pub(crate) async fn next(&mut self) -> Option<Update> {
         match self.watch.next().await {

@@ -266,7 +266,11 @@ async fn authorize(
 ) -> Result<Call, Box<Response<Body>>> {
     let AuthenticatedRequest { caller, info, query, headers, record, .. } = &request;
     let begun = Instant::now();
-    let authorized = state.authorization.chain_for(caller).authorize(caller, attributes(info)).await;
+    let chain = state.authorization.chain_for(caller);
+    let mut authorized = chain.authorize(caller, attributes(info)).await;
+    if let (Ok(_), Some(further)) = (&authorized, handlers::snapshot::further_attributes(info)) {
+        authorized = chain.authorize(caller, further).await;
+    }
     if *caller.via() != AuthenticationMethod::Internal {
         state.authorization.metrics.attempted(&authorized, begun.elapsed());
     }
@@ -319,6 +323,9 @@ async fn forward(state: &Arc<State>, call: &mut Call) -> Option<Response<Body>> 
 
 /// Serves paths that are not resources: discovery, OpenAPI, health, metrics.
 async fn serve_document(state: &Arc<State>, mut call: Call) -> RequestOutcome {
+    if call.info.path.starts_with("/apis") || call.info.path.starts_with("/openapi") {
+        state.apis.crds.catch_up_with_memory(&state.storage.store).await;
+    }
     if !handlers::documents::is_path(state, &call.info.path) {
         return RequestOutcome::unknown(respond::page_not_found());
     }
@@ -329,7 +336,12 @@ async fn serve_document(state: &Arc<State>, mut call: Call) -> RequestOutcome {
 }
 
 async fn serve_resource(state: &Arc<State>, mut call: Call) -> RequestOutcome {
-    let (found, _schema_writer) = find_resource(&state.apis.catalog, &call);
+    let (mut found, mut _schema_writer) = find_resource(&state.apis.catalog, &call);
+    if found.is_none() {
+        // The CRD may have been established a moment ago.
+        state.apis.crds.catch_up(&state.storage.store).await;
+        (found, _schema_writer) = find_resource(&state.apis.catalog, &call);
+    }
     let target = match route_resource(state, &mut call, found) {
         Ok(target) => target,
         Err(response) => return RequestOutcome::unknown(*response),
@@ -450,7 +462,7 @@ async fn dispatch(
         // Each future is boxed, so that not every request's future is as large as the largest of them.
         Verb::Get => Box::pin(handlers::get::handle(state, call, kind, subresource)).await,
         Verb::List => Box::pin(handlers::list::handle(state, call, kind)).await,
-        Verb::Watch => handlers::watch::handle(state, call, Arc::clone(kind)),
+        Verb::Watch => Box::pin(handlers::watch::handle(state, call, Arc::clone(kind))).await,
         Verb::Create => Box::pin(handlers::create::handle(state, call, kind)).await,
         Verb::Update => Box::pin(handlers::update::put(state, call, kind, subresource)).await,
         Verb::Patch => Box::pin(handlers::update::patch(state, call, kind, subresource)).await,

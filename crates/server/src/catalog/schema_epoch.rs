@@ -29,6 +29,11 @@ impl SchemaEpoch {
         })
     }
 
+    /// An epoch in which no object counts as fresh: other servers write to the store, and they may still use a former schema.
+    pub fn never() -> Arc<Self> {
+        SchemaEpoch::after(NEVER)
+    }
+
     /// The epoch of a schema that replaces another one: no object is fresh until [`SchemaEpoch::settle`] returns true.
     ///
     /// Of the schemas before `former`, only those that still have active writers are carried over. So their number is bounded by the number
@@ -92,6 +97,13 @@ impl Drop for SchemaWriter {
 #[cfg(test)]
 mod tests {
     use super::SchemaEpoch;
+
+    #[test]
+    fn objects_of_a_shared_store_are_never_fresh() {
+        let epoch = SchemaEpoch::never();
+        assert!(epoch.settle(|| 9), "there is nothing to wait for");
+        assert!(!epoch.has(1) && !epoch.has(u64::MAX));
+    }
 
     #[test]
     fn writes_after_the_revision_conform() {

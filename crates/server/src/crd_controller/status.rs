@@ -93,7 +93,7 @@ impl CrdStatusWriter {
 
     /// Retries after a delay. After a 404 or 409 the informer sends the CRD again, so no retry is needed.
     fn retry(&self, name: Str, status: &Status) {
-        debug!(crd = %name, error = %status, "could not write the status of a CRD; trying again");
+        debug!(crd = %name, error = %status, "cannot write the status of a CRD; retrying");
         if !matches!(status.code(), 404 | 409) {
             self.send_later(name);
         }
@@ -111,8 +111,8 @@ impl CrdStatusWriter {
         api::time::Timestamp::from_seconds(self.state.now()).time()
     }
 
-    /// Computes the new status of a CRD; `None` if it needs no update. The catalog is updated at once. Calls must be sequential,
-    /// because a name is accepted only if no other CRD has it.
+    /// Computes the new status of a CRD; `None` if it needs no update. The accepted names are in the catalog at once. Calls must be
+    /// sequential, because a name is accepted only if no other CRD has it.
     fn decide(self: &Arc<Self>, name: &Str) -> Result<Option<NewStatus>, Status> {
         let Some(entry) = self.state.storage.store.get(&format!("{CRDS}{name}")) else {
             self.recheck_group(name);
@@ -125,7 +125,7 @@ impl CrdStatusWriter {
                 let (writer, name) = (Arc::clone(self), name.clone());
                 tokio::spawn(async move {
                     if let Err(status) = writer.delete_all_objects(&name).await {
-                        warn!(crd = %name, error = %status, "could not delete all objects of a deleted CRD; trying again");
+                        warn!(crd = %name, error = %status, "cannot delete all objects of a deleted CRD; retrying");
                     }
                     writer.emptying.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
                     // Retry what is left, as long as the CRD exists.
@@ -154,8 +154,7 @@ impl CrdStatusWriter {
         };
         let names_changed = crd.at(&["status", "acceptedNames"]) != status.get("acceptedNames");
         crd.set_at(&["status"], status);
-        // Serve the CRD before its status says so (see the invariant of [`super`]).
-        self.serve(&crd, &entry);
+        self.reserve_names(&crd, &entry);
         Ok(Some(NewStatus { crd, names_changed }))
     }
 
@@ -168,10 +167,13 @@ impl CrdStatusWriter {
         Ok(())
     }
 
-    fn serve(&self, crd: &Value, entry: &Arc<StoredEntry>) {
+    /// Puts the accepted names of a CRD into the catalog, so that no other CRD gets them while the status is being stored. It is not
+    /// served before that (see the invariant of [`super`]).
+    fn reserve_names(&self, crd: &Value, entry: &Arc<StoredEntry>) {
         let source: Arc<dyn CrdSource> = Arc::new(StoredCrdSource(Arc::clone(entry)));
-        let read = CustomResourceDefinition::read(crd, &source, kinds::table::overlapping);
+        let mut read = CustomResourceDefinition::read(crd, &source, kinds::table::overlapping);
         self.state.apis.catalog.change_custom(|custom| {
+            read.established &= custom.crd(&read.name).is_some_and(|before| before.established);
             // If the CRD was changed or deleted in the meantime, the informer updates the catalog.
             let stored = self.state.storage.store.get(&entry.key);
             let is_current = stored.is_some_and(|stored| stored.revision == entry.revision);
