@@ -1,357 +1,395 @@
-//! Allocates cluster IPs and node ports.
+//! Allocates cluster IPs and node ports, so that no two Services have the same one, whichever server of the cluster writes them.
 //!
-//! The stored Services are authoritative; this is an in-memory index of them, filled at startup. While a Service is being written,
-//! [`AllocatedAddresses`] owns its new addresses and ports and releases them unless the write succeeds.
+//! As in Kubernetes, a cluster IP is allocated by creating an IPAddress object of that name ([`Allocations`]) in a range of a ServiceCIDR
+//! ([`cidrs`]), and a node port by setting its bit in a stored RangeAllocation ([`ports`]). Both happen before the Service is written:
+//! [`AddressClaims`] holds them until the outcome is known. A server that stops in between leaks them until the repair loops
+//! ([`repair`]) find that no Service uses them. The loops also create what is missing, for example in a store of an earlier version; no
+//! address is allocated before their first run.
 
-use std::collections::HashSet;
+mod attempt;
+mod bitmap;
+mod cidrs;
+mod claims;
+mod default_cidr;
+mod events;
+mod ip_address;
+mod ports;
+mod range;
+mod repair;
+#[cfg(test)]
+mod tests;
+
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use api::Status;
 use ipnet::IpNet;
 use kinds::strategy::service::{
-    AddressError, AddressesAndPorts, Allocator, Family, PortError, ServiceAllocation, begin_create,
-    begin_update, claims_of,
+    AddressError, AddressesAndPorts, Family, ServiceAllocation, begin_create, begin_update, claims_of,
 };
+use storage::Store;
+use tokio::sync::watch;
 use value::Value;
 
-/// The range of node ports.
-const PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
+pub(crate) use attempt::PortCounts;
+pub use bitmap::{DEFAULT_NODE_PORTS, NodePortRange};
+pub use claims::AddressClaims;
+pub(crate) use default_cidr::keep_default_cidr;
+pub(crate) use repair::start as start_repair;
 
-/// The address ranges and the allocations in them.
+use crate::encode;
+use crate::keys;
+use crate::loopback::Loopback;
+use crate::metrics::AddressMetrics;
+use crate::state::Storage;
+use crate::unreadable::Concern;
+use attempt::{AddressAnswer, AllocationAttempt, AllocationRequest, DryRunAllocator};
+use cidrs::ServiceCidrs;
+use claims::{ClaimedAddress, ServiceRef};
+use ports::{NodePorts, PortsInTurn, PortsNotWritten};
+use range::ServiceRange;
+
+/// How long an allocation waits for the first run of the repair loops.
+const READY_WITHIN: Duration = Duration::from_secs(5);
+
+/// Addresses that are tried between two points at which other tasks can run.
+const CANDIDATES_PER_TURN: usize = 1024;
+
+/// The ranges of Services (`--service-cluster-ip-range`, `--service-node-port-range`).
 #[derive(Clone, Debug)]
-pub struct Addresses {
-    taken: Arc<Mutex<AllocationTable>>,
+pub struct AddressesConfig {
+    /// The ranges of the ServiceCIDR `kubernetes`; the family of the first is the default.
+    pub cluster_ips: Vec<IpNet>,
+    pub node_ports: NodePortRange,
 }
 
-#[derive(Clone, Debug, Default)]
-struct AllocationTable {
-    ranges: Vec<(Family, IpNet)>,
-    addresses: HashSet<IpAddr>,
-    ports: HashSet<i64>,
-    /// An address that the Service being written must not get: that of the `kubernetes` Service, through which pods reach this server.
-    /// Reserved even while that Service does not exist.
-    reserved: Option<IpAddr>,
-    /// Where the next search starts, so that a released address is not reused immediately.
-    turn: u128,
-    /// Whether this is the scratch copy of a dry run.
-    dry_run: bool,
-    /// The highest port that a dry run has tried.
-    tried: Option<i64>,
+/// The allocation of cluster IPs and node ports.
+#[derive(Clone, Debug)]
+pub struct Addresses(Arc<Allocations>);
+
+/// State and handles that all allocations share.
+pub(crate) struct Allocations {
+    /// The families with a range; the first is the default.
+    families: Vec<Family>,
+    /// The ranges of the ServiceCIDR `kubernetes`, by the flag.
+    default_ranges: Vec<IpNet>,
+    cidrs: ServiceCidrs,
+    ports: NodePorts,
+    store: Store,
+    loopback: Loopback,
+    metrics: Arc<AddressMetrics>,
+    /// True once the addresses and ports of all stored Services are known to be allocated.
+    repaired: watch::Sender<bool>,
 }
 
-/// The allocations for a Service being written. Dropping it without [`AllocatedAddresses::commit`] reverts them.
-#[derive(Debug)]
-pub struct AllocatedAddresses {
-    addresses: Addresses,
-    allocation: Option<ServiceAllocation>,
+impl std::fmt::Debug for Allocations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Allocations").field("default_ranges", &self.default_ranges).finish_non_exhaustive()
+    }
+}
+
+impl AddressesConfig {
+    /// The family of Services that do not state one.
+    pub(crate) fn primary_family(&self) -> Family {
+        self.cluster_ips.first().map_or(Family::V4, |net| range::family_of(net.addr()))
+    }
+
+    pub(crate) fn build(
+        self,
+        storage: &Storage,
+        metrics: &Arc<AddressMetrics>,
+        loopback: &Loopback,
+    ) -> Addresses {
+        for entry in &storage.store.snapshot(keys::SERVICES).entries {
+            // The addresses of an unreadable Service are unknown, so no others can be allocated safely.
+            if let Err(why) = encode::tree(entry) {
+                storage.unreadable.note(entry, &why, Some(Concern::Addresses));
+            }
+        }
+        let default_ranges: Vec<IpNet> = self.cluster_ips.iter().map(IpNet::trunc).collect();
+        Addresses(Arc::new(Allocations {
+            families: default_ranges.iter().map(|net| range::family_of(net.addr())).collect(),
+            default_ranges,
+            cidrs: ServiceCidrs::start(&storage.store, &storage.unreadable),
+            ports: NodePorts::new(storage.store.clone(), self.node_ports, Arc::clone(metrics)),
+            store: storage.store.clone(),
+            loopback: loopback.clone(),
+            metrics: Arc::clone(metrics),
+            repaired: watch::Sender::new(false),
+        }))
+    }
 }
 
 impl Addresses {
-    /// `ranges` is the value of `--service-cluster-ip-range`; its first range is the default.
-    pub fn new(ranges: &[IpNet]) -> Self {
-        let ranges = ranges.iter().map(|net| (family(net.addr()), net.trunc())).collect();
-        Addresses { taken: Arc::new(Mutex::new(AllocationTable { ranges, ..AllocationTable::default() })) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, AllocationTable> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Marks the addresses and ports of a stored Service as allocated.
-    pub fn load(&self, service: &Value) {
-        let claims = claims_of(service);
-        let mut taken = self.lock();
-        taken.addresses.extend(claims.addresses.iter().map(|(_, address)| *address));
-        taken.ports.extend(claims.ports);
-    }
-
-    /// The ranges in CIDR notation.
+    /// The ranges of the flag, in CIDR notation.
     pub fn ranges(&self) -> Vec<String> {
-        self.lock().ranges.iter().map(|(_, net)| net.to_string()).collect()
+        self.0.default_ranges.iter().map(ToString::to_string).collect()
     }
 
     /// The address of the `kubernetes` Service: the first of the default range.
     pub fn first(&self) -> Option<IpAddr> {
-        let taken = self.lock();
-        taken.ranges.first().and_then(|(_, net)| nth(net, 1))
+        self.0.first()
+    }
+
+    /// Waits until the writes of ServiceCIDRs up to `revision` are in force.
+    pub(crate) async fn reached(&self, revision: u64) {
+        self.0.cidrs.reached(revision).await;
     }
 
     /// Allocates the addresses and ports a Service needs and sets its fields. A dry run allocates nothing.
-    pub fn allocate(
+    pub(crate) async fn allocate(
         &self,
-        new: &mut Value,
+        service: &mut Value,
         old: Option<&Value>,
         dry_run: bool,
-    ) -> Result<AllocatedAddresses, Status> {
-        let first = self.first().filter(|_| !is_kubernetes(new));
-        let mut taken = self.lock();
-        taken.reserved = first;
-        let mut copy;
-        let allocator: &mut AllocationTable = if dry_run {
-            copy = AllocationTable { dry_run, ..taken.clone() };
-            &mut copy
-        } else {
-            &mut taken
-        };
-        let allocation = match old {
-            None => begin_create(new, allocator)?,
-            Some(old) => begin_update(new, old, allocator)?,
-        };
-        Ok(AllocatedAddresses { addresses: self.clone(), allocation: (!dry_run).then_some(allocation) })
+    ) -> Result<AddressClaims, Status> {
+        if dry_run {
+            self.0.dry_run(service, old)?;
+            return Ok(AddressClaims::default());
+        }
+        let mut claims = AddressClaims::begin(Arc::clone(&self.0), ServiceRef::of(service));
+        match self.0.allocate(service, old, &mut claims).await {
+            Ok(()) => Ok(claims),
+            Err(status) => {
+                claims.revert().await;
+                Err(status)
+            }
+        }
     }
 
     /// Releases the addresses and ports of a deleted Service.
-    pub fn release(&self, service: &Value) {
-        claims_of(service).release(&mut *self.lock());
-    }
-}
-
-impl AllocatedAddresses {
-    /// Commits the allocations after a successful write, and releases those that the Service no longer uses.
-    pub fn commit(mut self) {
-        self.give_back(|allocation| allocation.to_release);
+    pub(crate) async fn release(&self, service: &Value) {
+        self.0.release(&ServiceRef::of(service), &claims_of(service)).await;
     }
 
-    fn give_back(&mut self, which: impl FnOnce(ServiceAllocation) -> AddressesAndPorts) {
-        if let Some(allocation) = self.allocation.take() {
-            which(allocation).release(&mut *self.addresses.lock());
+    /// Sets the gauges of allocated and free addresses, by range.
+    pub(crate) fn show_metrics(&self) {
+        self.0.metrics.forget_ranges();
+        let ranges: Vec<ServiceRange> = self.0.cidrs.now().all().collect();
+        let mut used = vec![0_u64; ranges.len()];
+        for address in ip_address::managed(&self.0.store) {
+            for (range, used) in ranges.iter().zip(&mut used) {
+                *used += u64::from(range.net().contains(&address));
+            }
+        }
+        for (range, used) in ranges.iter().zip(used) {
+            self.0.metrics.set_addresses(&range.net().to_string(), used, range.size());
         }
     }
 }
 
-impl Drop for AllocatedAddresses {
-    fn drop(&mut self) {
-        self.give_back(|allocation| allocation.to_revert);
-    }
-}
-
-impl AllocationTable {
-    fn range(&self, family: Family) -> Option<&IpNet> {
-        self.ranges.iter().find(|(f, _)| *f == family).map(|(_, net)| net)
-    }
-}
-
-impl Allocator for AllocationTable {
-    fn default_family(&self) -> Family {
-        self.ranges.first().map_or(Family::V4, |(family, _)| *family)
+impl Allocations {
+    fn first(&self) -> Option<IpAddr> {
+        ServiceRange::new(*self.default_ranges.first()?)?.nth(0)
     }
 
-    fn has(&self, family: Family) -> bool {
-        self.range(family).is_some()
+    /// Returns true for the first address of the default range, unless the `kubernetes` Service asks. It stays reserved while that
+    /// Service does not exist. Kubernetes has no such rule: there, another Service can get the address.
+    fn is_reserved(&self, address: IpAddr, service: &ServiceRef) -> bool {
+        !service.is_kubernetes() && self.first() == Some(address)
     }
 
-    fn allocate(&mut self, family: Family, address: IpAddr) -> Result<(), AddressError> {
-        let net = self.range(family).ok_or(AddressError::OtherNetwork)?;
-        let usable =
-            net.contains(&address) && address != net.network() && !(is_v4(net) && address == net.broadcast());
-        if !usable {
-            return Err(if self.dry_run {
-                AddressError::NotInRange(address, net.to_string())
-            } else {
-                AddressError::OtherNetwork
-            });
+    fn dry_run(&self, service: &mut Value, old: Option<&Value>) -> Result<(), Status> {
+        let ranges = self.cidrs.now();
+        let (families, ports) = (&self.families, self.ports.known());
+        let mut allocator = DryRunAllocator { families, ranges: &ranges, ports, tried: Vec::new() };
+        match old {
+            None => begin_create(service, &mut allocator).map(drop),
+            Some(old) => begin_update(service, old, &mut allocator).map(drop),
         }
-        if self.reserved == Some(address) {
-            return Err(AddressError::Allocated);
-        }
-        if self.addresses.insert(address) { Ok(()) } else { Err(AddressError::Allocated) }
     }
 
-    fn allocate_next(&mut self, family: Family) -> Result<IpAddr, AddressError> {
-        let net = *self.range(family).ok_or(AddressError::Full)?;
-        if self.dry_run {
-            // As in Kubernetes: a dry run cannot promise an address, because another Service may get it in the meantime.
-            return Ok(net.network());
-        }
-        let size = usable(&net);
-        // Like Kubernetes, allocate from the first sixteenth (16 to 256 addresses) last: it is meant for explicitly requested addresses.
-        let reserved = if size < 16 { 0 } else { (size / 16).clamp(16, 256).min(size - 1) };
-        let upper = size.saturating_sub(reserved);
-        for step in 0..size.min(1 << 20) {
-            let offset =
-                if step < upper { reserved + (self.turn + step) % upper.max(1) } else { step - upper };
-            if let Some(address) = nth(&net, offset + 1)
-                && self.reserved != Some(address)
-                && self.addresses.insert(address)
+    /// Runs the rules until all their requests are answered. What was allocated is in `claims`, also if it fails.
+    async fn allocate(
+        &self,
+        service: &mut Value,
+        old: Option<&Value>,
+        claims: &mut AddressClaims,
+    ) -> Result<(), Status> {
+        let mut answers: Vec<AddressAnswer> = Vec::new();
+        let mut turn: Option<PortsInTurn<'_>> = None;
+        loop {
+            let mut object = service.clone();
+            let mut run = AllocationAttempt {
+                families: &self.families,
+                answers: answers.iter(),
+                pending: None,
+                port_range: self.ports.range(),
+                ports: turn.as_ref().map(PortsInTurn::own),
+                port_counts: PortCounts::default(),
+            };
+            let outcome = match old {
+                None => begin_create(&mut object, &mut run),
+                Some(old) => begin_update(&mut object, old, &mut run),
+            };
+            let (ports, counts) = (run.ports.and_then(Result::ok), run.port_counts);
+            match run.pending {
+                Some(AllocationRequest::Address(family, wanted)) => {
+                    self.check_repaired().await?;
+                    let answer = self.claim(family, wanted, claims).await;
+                    answers.push(answer);
+                    continue;
+                }
+                Some(AllocationRequest::Ports) => {
+                    self.check_repaired().await?;
+                    turn = Some(self.ports.in_turn().await.map_err(Status::internal)?);
+                    continue;
+                }
+                None => {}
+            }
+            let allocation = match (outcome, &mut turn) {
+                (Ok(allocation), _) => allocation,
+                // The refusal may be due to ports that another server has released.
+                (Err(status), Some(turn)) => {
+                    if turn.refresh().await.map_err(Status::internal)? {
+                        continue;
+                    }
+                    self.metrics.count_ports(counts);
+                    return Err(status);
+                }
+                (Err(status), None) => {
+                    self.metrics.count_ports(counts);
+                    return Err(status);
+                }
+            };
+            if let (Some(turn), Some(ports)) = (&mut turn, &ports)
+                && !allocation.to_revert.ports.is_empty()
             {
-                self.turn = self.turn.wrapping_add(step + 1) % upper.max(1);
-                return Ok(address);
+                match turn.write(ports).await {
+                    Ok(()) => self.metrics.count_ports(counts),
+                    Err(PortsNotWritten::Conflict) => continue,
+                    Err(PortsNotWritten::Failed(error)) => {
+                        return Err(Status::internal(format!("failed to allocate a nodePort: {error}")));
+                    }
+                }
+            }
+            *service = object;
+            if let Some(open) = claims.open() {
+                let ServiceAllocation { to_revert, to_release } = allocation;
+                (open.ports, open.to_release) = (to_revert.ports, to_release);
+            }
+            return Ok(());
+        }
+    }
+
+    /// Fails unless the repair loops have run, because stored Services may have addresses that are not allocated.
+    async fn check_repaired(&self) -> Result<(), Status> {
+        let mut repaired = self.repaired.subscribe();
+        let waited = tokio::time::timeout(READY_WITHIN, repaired.wait_for(|repaired| *repaired)).await;
+        match waited {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(Status::unavailable(
+                "cluster IPs and node ports cannot be allocated yet, because those of the stored Services are not known; see the check poststarthook/start-service-ip-repair-controllers of /readyz",
+            )),
+        }
+    }
+
+    /// Allocates an address: `wanted`, or any of the family.
+    async fn claim(
+        &self,
+        family: Family,
+        wanted: Option<IpAddr>,
+        claims: &mut AddressClaims,
+    ) -> AddressAnswer {
+        let began = Instant::now();
+        let Some(open) = claims.open() else { return Err(AddressError::NotReady) };
+        let (claimed, range) = match wanted {
+            Some(address) => self.claim_requested(address, &open.service).await?,
+            None => self.claim_any(family, &open.service).await?,
+        };
+        self.metrics.allocated(&range.net().to_string(), scope(wanted), began.elapsed());
+        let address = claimed.address;
+        open.addresses.push(claimed);
+        Ok(address)
+    }
+
+    async fn claim_requested(
+        &self,
+        address: IpAddr,
+        service: &ServiceRef,
+    ) -> Result<(ClaimedAddress, ServiceRange), AddressError> {
+        let range = self.cidrs.now().ready_range(address).ok_or(AddressError::OtherNetwork)?;
+        let claimed = if self.is_reserved(address, service) {
+            Err(AddressError::Allocated)
+        } else {
+            self.create_address(address, service).await
+        };
+        if claimed.is_err() {
+            self.metrics.allocation_failed(&range.net().to_string(), scope(Some(address)));
+        }
+        Ok((claimed?, range))
+    }
+
+    async fn claim_any(
+        &self,
+        family: Family,
+        service: &ServiceRef,
+    ) -> Result<(ClaimedAddress, ServiceRange), AddressError> {
+        let ranges = self.cidrs.now();
+        let mut ready: Vec<ServiceRange> =
+            ranges.of_family(family).filter_map(|(range, is_ready)| is_ready.then_some(range)).collect();
+        if !ready.is_empty() {
+            let start = usize::try_from(random_below(ready.len() as u64)).unwrap_or(0);
+            ready.rotate_left(start);
+        }
+        for range in ready {
+            match self.claim_in(range, service).await {
+                Ok(claimed) => return Ok((claimed, range)),
+                Err(error) => {
+                    self.metrics.allocation_failed(&range.net().to_string(), scope(None));
+                    if error != AddressError::Full {
+                        return Err(error);
+                    }
+                }
             }
         }
         Err(AddressError::Full)
     }
 
-    fn allocate_port(&mut self, port: i64) -> Result<(), PortError> {
-        // Kubernetes does not check the port range in a dry run.
-        if self.dry_run {
-            self.tried = self.tried.max(Some(port));
-        } else if !PORTS.contains(&port) {
-            return Err(PortError::NotInRange(format!("{}-{}", PORTS.start(), PORTS.end())));
-        }
-        if self.ports.insert(port) { Ok(()) } else { Err(PortError::Allocated) }
-    }
-
-    fn allocate_next_port(&mut self) -> Result<i64, PortError> {
-        if self.dry_run {
-            // A placeholder: above the range, or one above the highest port tried so far.
-            let port = self.tried.unwrap_or(PORTS.end() + 1).saturating_add(1);
-            self.tried = Some(port);
-            return Ok(port);
-        }
-        let free = PORTS.skip(86).chain(PORTS.take(86)).find(|port| !self.ports.contains(port));
-        let port = free.ok_or(PortError::Full)?;
-        self.ports.insert(port);
-        Ok(port)
-    }
-
-    fn release(&mut self, _: Family, address: IpAddr) {
-        self.addresses.remove(&address);
-    }
-
-    fn release_port(&mut self, port: i64) {
-        self.ports.remove(&port);
-    }
-}
-
-/// Whether this is the `kubernetes` Service, through which pods reach this server.
-fn is_kubernetes(service: &Value) -> bool {
-    api::meta::namespace(service) == "default" && api::meta::name(service) == "kubernetes"
-}
-
-fn family(address: IpAddr) -> Family {
-    if address.is_ipv4() { Family::V4 } else { Family::V6 }
-}
-
-fn is_v4(net: &IpNet) -> bool {
-    net.addr().is_ipv4()
-}
-
-/// The number of allocatable addresses: without the network address, and without the broadcast address of IPv4.
-fn usable(net: &IpNet) -> u128 {
-    let host_bits = u32::from(net.max_prefix_len() - net.prefix_len());
-    let all = 1_u128.checked_shl(host_bits).unwrap_or(u128::MAX);
-    all.saturating_sub(if is_v4(net) { 2 } else { 1 })
-}
-
-/// The address at an offset from the network address.
-fn nth(net: &IpNet, offset: u128) -> Option<IpAddr> {
-    match net.network() {
-        IpAddr::V4(base) => {
-            let offset = u32::try_from(offset).ok()?;
-            Some(IpAddr::V4(u32::from(base).checked_add(offset)?.into()))
-        }
-        IpAddr::V6(base) => Some(IpAddr::V6(u128::from(base).checked_add(offset)?.into())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use value::json;
-
-    use super::Addresses;
-
-    fn service(spec: &str) -> value::Value {
-        let text =
-            format!(r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"s"}},"spec":{spec}}}"#);
-        json::parse(text.as_bytes()).unwrap()
-    }
-
-    fn addresses() -> Addresses {
-        Addresses::new(&["10.0.0.0/29".parse().unwrap()])
-    }
-
-    #[test]
-    fn a_cluster_ip_is_released_when_the_write_of_its_service_fails() {
-        let addresses = addresses();
-        let mut seen = std::collections::HashSet::new();
-        for _ in 0..20 {
-            let mut object = service(r#"{"type":"ClusterIP","ports":[{"port":80}]}"#);
-            drop(addresses.allocate(&mut object, None, false).unwrap());
-            seen.insert(object.str_at(&["spec", "clusterIP"]).unwrap().to_owned());
-        }
-        assert!(seen.iter().all(|ip| ip.starts_with("10.0.0.")));
-    }
-
-    #[test]
-    fn a_full_service_range_refuses_services_and_dry_runs_allocate_no_address() {
-        let addresses = addresses();
-        let make = || service(r#"{"type":"ClusterIP","ports":[{"port":80}]}"#);
-        for _ in 0..30 {
-            let mut object = make();
-            drop(addresses.allocate(&mut object, None, true).unwrap());
-            assert_eq!(
-                object.str_at(&["spec", "clusterIP"]),
-                Some("10.0.0.0"),
-                "an address that nobody gets"
-            );
-        }
-        // Five of the six addresses: the first belongs to the `kubernetes` Service.
-        for _ in 0..5 {
-            addresses.allocate(&mut make(), None, false).unwrap().commit();
-        }
-        assert!(
-            addresses.allocate(&mut make(), None, false).unwrap_err().message().contains("range is full")
-        );
-    }
-
-    #[test]
-    fn the_first_address_is_reserved_for_the_kubernetes_service() {
-        let addresses = addresses();
-        let make = |namespace: &str, name: &str| {
-            let mut service = service(
-                r#"{"type":"ClusterIP","clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"ports":[{"port":443}]}"#,
-            );
-            api::meta::set(&mut service, "namespace", namespace);
-            api::meta::set(&mut service, "name", name);
-            service
-        };
-        for (namespace, name) in [("default", "thief"), ("other", "kubernetes")] {
-            for dry_run in [false, true] {
-                let refused = addresses.allocate(&mut make(namespace, name), None, dry_run).unwrap_err();
-                assert!(refused.message().contains("provided IP is already allocated"), "{refused}");
+    /// Allocates any free address of a range.
+    async fn claim_in(
+        &self,
+        range: ServiceRange,
+        service: &ServiceRef,
+    ) -> Result<ClaimedAddress, AddressError> {
+        for (tried, address) in range.candidates(random_below).enumerate() {
+            if tried % CANDIDATES_PER_TURN == CANDIDATES_PER_TURN - 1 {
+                tokio::task::yield_now().await;
+            }
+            if self.is_reserved(address, service) || self.store.get(&ip_address::key(address)).is_some() {
+                continue;
+            }
+            match self.create_address(address, service).await {
+                // Another server was faster.
+                Err(AddressError::Allocated) => {}
+                claimed => return claimed,
             }
         }
-        let mut own = make("default", "kubernetes");
-        addresses.allocate(&mut own, None, false).unwrap().commit();
-        addresses.release(&own);
-        assert!(addresses.allocate(&mut make("default", "thief"), None, false).is_err(), "after a deletion");
-        assert!(addresses.allocate(&mut own, None, false).is_ok());
+        Err(AddressError::Full)
     }
 
-    #[test]
-    fn dry_runs_assign_placeholder_node_ports_without_allocating_them() {
-        let addresses = addresses();
-        let ports = |spec: &str, dry_run: bool| {
-            let mut object = service(spec);
-            let held =
-                addresses.allocate(&mut object, None, dry_run).map_err(|refused| refused.to_string())?;
-            drop(held);
-            let ports = object.list_at(&["spec", "ports"]).iter().map(|port| port.int_at(&["nodePort"]));
-            Ok::<Vec<Option<i64>>, String>(ports.collect())
-        };
-        let any = r#"{"type":"NodePort","ports":[{"port":80},{"port":81}]}"#;
-        assert_eq!(ports(any, true), Ok(vec![Some(32769), Some(32770)]));
-        let beside = r#"{"type":"NodePort","ports":[{"port":80,"nodePort":30080},{"port":81}]}"#;
-        assert_eq!(ports(beside, true), Ok(vec![Some(30080), Some(30081)]));
-        let foreign = r#"{"type":"NodePort","ports":[{"port":80,"nodePort":7}]}"#;
-        assert_eq!(ports(foreign, true), Ok(vec![Some(7)]));
-        assert!(ports(foreign, false).unwrap_err().contains("not in the valid range"));
+    /// Releases what a Service no longer uses.
+    async fn release(&self, service: &ServiceRef, released: &AddressesAndPorts) {
+        for (_, address) in &released.addresses {
+            // The address may belong to another Service by now, if the repair loop was faster.
+            if let Some(uid) = ip_address::uid_if_owned(&self.store, *address, service) {
+                self.delete_address(*address, &uid).await;
+            }
+        }
+        if !released.ports.is_empty() {
+            self.ports.release(&released.ports).await;
+        }
     }
+}
 
-    #[test]
-    fn an_allocated_cluster_ip_is_refused_until_it_is_released() {
-        let addresses = addresses();
-        let make = || {
-            service(
-                r#"{"type":"ClusterIP","clusterIP":"10.0.0.3","clusterIPs":["10.0.0.3"],"ports":[{"port":80}]}"#,
-            )
-        };
-        let mut first = make();
-        addresses.allocate(&mut first, None, false).unwrap().commit();
-        let refused = addresses.allocate(&mut make(), None, false).unwrap_err();
-        assert!(refused.message().contains("provided IP is already allocated"), "{refused}");
-        addresses.release(&first);
-        assert!(addresses.allocate(&mut make(), None, false).is_ok());
-    }
+/// The value of the metric label `scope`.
+fn scope(wanted: Option<IpAddr>) -> &'static str {
+    if wanted.is_some() { "static" } else { "dynamic" }
+}
+
+/// A random number below `count`, which must not be 0.
+fn random_below(count: u64) -> u64 {
+    let random = u64::try_from(crate::random::number()).unwrap_or_default();
+    random.checked_rem(count).unwrap_or_default()
 }

@@ -27,8 +27,9 @@ use self::ports::{allocate_health_check_port, init_node_ports, update_node_ports
 use super::StrategyContext;
 use crate::validation::service::is_external;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
+    #[default]
     V4,
     V6,
 }
@@ -73,6 +74,9 @@ pub enum AddressError {
     /// None of the server's ranges contains the address, in kube-apiserver's wording for a dry run.
     #[error("the provided IP ({0}) is not in the valid range. The range of valid IPs is {1}")]
     NotInRange(IpAddr, String),
+    /// No range of the family can be used now.
+    #[error("allocator not ready")]
+    NotReady,
     /// The allocator failed, for example its storage.
     #[error("{0}")]
     Other(String),

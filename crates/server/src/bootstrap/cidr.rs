@@ -11,10 +11,10 @@ use crate::state::State;
 
 const COLLECTION: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 
-/// The object and its collection path. Its status is written through the `status` subresource.
-pub(super) fn placed(state: &State) -> ObjectAt {
+/// The object and the path of its collection. Its status is written through the `status` subresource.
+pub(crate) fn default_service_cidr(state: &State) -> ObjectAt {
     let mut cidr = object("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes");
-    cidr.set_at(&["spec", "cidrs"], Value::list(state.storage.addresses.ranges()));
+    cidr.set_at(&["spec", "cidrs"], Value::list(state.addresses.ranges()));
     let ready = Value::map([
         ("type", "Ready"),
         ("status", "True"),

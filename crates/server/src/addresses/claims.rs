@@ -1,0 +1,137 @@
+//! The addresses and ports that were allocated for a Service that is being written.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Status, meta};
+use kinds::strategy::service::AddressesAndPorts;
+use tokio::time::Instant;
+use value::{Str, Value};
+
+use super::Allocations;
+
+/// A Service is not written if its addresses were allocated longer ago. The repair loops take back what no Service has used
+/// [`super::repair::GRACE`] after its allocation, so a later write could use an address that another Service has.
+const USE_WITHIN: Duration = Duration::from_secs(50);
+
+/// The Service that addresses are allocated for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceRef {
+    pub(crate) namespace: Str,
+    pub(crate) name: Str,
+}
+
+impl ServiceRef {
+    pub(crate) fn of(service: &Value) -> Self {
+        ServiceRef { namespace: meta::namespace(service).into(), name: meta::name(service).into() }
+    }
+
+    /// Returns true for the `kubernetes` Service, through which pods reach this server.
+    pub(crate) fn is_kubernetes(&self) -> bool {
+        self.namespace == "default" && self.name == "kubernetes"
+    }
+}
+
+impl fmt::Display for ServiceRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// An IPAddress that this process has created.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimedAddress {
+    pub(crate) address: IpAddr,
+    pub(crate) uid: Str,
+}
+
+/// Addresses and ports allocated for a write of a Service. One of [`AddressClaims::commit`], [`AddressClaims::revert`] and
+/// [`AddressClaims::abandon`] ends it; dropping it reverts in the background.
+#[derive(Debug, Default)]
+pub struct AddressClaims(Option<OpenClaims>);
+
+#[derive(Debug)]
+pub(super) struct OpenClaims {
+    pub(super) allocations: Arc<Allocations>,
+    pub(super) service: ServiceRef,
+    /// Before the first allocation.
+    pub(super) since: Instant,
+    pub(super) addresses: Vec<ClaimedAddress>,
+    pub(super) ports: Vec<i64>,
+    /// The addresses and ports that the Service no longer uses once it is written.
+    pub(super) to_release: AddressesAndPorts,
+}
+
+impl AddressClaims {
+    pub(super) fn begin(allocations: Arc<Allocations>, service: ServiceRef) -> Self {
+        AddressClaims(Some(OpenClaims {
+            allocations,
+            service,
+            since: Instant::now(),
+            addresses: Vec::new(),
+            ports: Vec::new(),
+            to_release: AddressesAndPorts::default(),
+        }))
+    }
+
+    pub(super) fn open(&mut self) -> Option<&mut OpenClaims> {
+        self.0.as_mut()
+    }
+
+    /// Fails if the write comes too late. Must be called immediately before the Service is written.
+    pub(crate) fn check_age(&self) -> Result<(), Status> {
+        let is_late = |open: &OpenClaims| {
+            (!open.addresses.is_empty() || !open.ports.is_empty()) && open.since.elapsed() > USE_WITHIN
+        };
+        if self.0.as_ref().is_some_and(is_late) {
+            return Err(Status::timeout(
+                "the cluster IPs and node ports were allocated too long ago; try again",
+                0,
+            ));
+        }
+        Ok(())
+    }
+
+    /// The Service was written: releases what it no longer uses.
+    pub(crate) async fn commit(mut self) {
+        if let Some(open) = self.0.take() {
+            open.allocations.release(&open.service, &open.to_release).await;
+        }
+    }
+
+    /// The Service was not written: releases what was allocated for it.
+    pub(crate) async fn revert(mut self) {
+        if let Some(open) = self.0.take() {
+            open.revert().await;
+        }
+    }
+
+    /// The Service may have been written. Nothing is released; the repair loops find out.
+    pub(crate) fn abandon(mut self) {
+        self.0 = None;
+    }
+}
+
+impl OpenClaims {
+    async fn revert(self) {
+        for claimed in &self.addresses {
+            self.allocations.delete_address(claimed.address, &claimed.uid).await;
+        }
+        if !self.ports.is_empty() {
+            self.allocations.ports.release(&self.ports).await;
+        }
+    }
+}
+
+impl Drop for AddressClaims {
+    fn drop(&mut self) {
+        let Some(open) = self.0.take() else { return };
+        let holds_any = !open.addresses.is_empty() || !open.ports.is_empty();
+        // Without a runtime the process ends, and the repair loop of the next one releases the claims.
+        if holds_any && let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(open.revert());
+        }
+    }
+}
