@@ -61,7 +61,7 @@ impl ServedVersions for ServedResource {
                     "request to convert CR to an invalid group/version: {api_version}"
                 )));
             }
-            // A webhook cannot be called from here: see `Asked`.
+            // A webhook cannot be called from here: see `RecordedConversions`.
             if custom.crd.conversion != CrdConversion::None {
                 return Err(Unconverted::NoSuchVersion);
             }
@@ -83,19 +83,19 @@ impl ServedVersions for ServedResource {
 }
 
 /// The versions of a kind whose CRD may use a conversion webhook. The comparison of fields is synchronous and cannot call it, so a missing
-/// conversion is recorded in `open`, [`with_versions`] calls the webhook, and the comparison runs again.
-struct Asked<'a> {
+/// conversion is recorded in `missing`, [`with_versions`] calls the webhook, and the comparison runs again.
+struct RecordedConversions<'a> {
     kind: &'a ServedResource,
     /// Finished conversions: object, target version, result.
-    answers: Vec<(Value, String, Value)>,
+    results: Vec<(Value, String, Value)>,
     /// The first conversion that was missing in this run.
-    open: RefCell<Option<(Value, String)>>,
+    missing: RefCell<Option<(Value, String)>>,
 }
 
 /// Upper limit of conversions for one write; more than the versions of any CRD need.
-const MAX_QUESTIONS: usize = 200;
+const MAX_CONVERSIONS: usize = 200;
 
-impl ServedVersions for Asked<'_> {
+impl ServedVersions for RecordedConversions<'_> {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
         ServedVersions::schema(self.kind, api_version)
     }
@@ -109,11 +109,11 @@ impl ServedVersions for Asked<'_> {
         if !by_webhook || is_there || self.schema(api_version).is_none() {
             return ServedVersions::convert(self.kind, object, api_version);
         }
-        let asked = |(of, version, _): &&(Value, String, Value)| version == api_version && of == object;
-        if let Some((_, _, answer)) = self.answers.iter().find(asked) {
-            return Ok(answer.clone());
+        let is_result = |(of, version, _): &&(Value, String, Value)| version == api_version && of == object;
+        if let Some((_, _, result)) = self.results.iter().find(is_result) {
+            return Ok(result.clone());
         }
-        self.open.borrow_mut().get_or_insert_with(|| (object.clone(), api_version.to_owned()));
+        self.missing.borrow_mut().get_or_insert_with(|| (object.clone(), api_version.to_owned()));
         Err(Unconverted::NoSuchVersion)
     }
 
@@ -122,21 +122,21 @@ impl ServedVersions for Asked<'_> {
     }
 }
 
-/// Runs `work` again until all the conversions that it needs are known. Fails if a conversion fails or after [`MAX_QUESTIONS`] of them.
+/// Runs `work` again until all the conversions that it needs are known. Fails if a conversion fails or after [`MAX_CONVERSIONS`] of them.
 async fn with_versions<T>(
     state: &State,
     kind: &ServedResource,
     work: impl Fn(&dyn ServedVersions) -> T,
 ) -> Result<T, Status> {
-    let mut asked = Asked { kind, answers: Vec::new(), open: RefCell::default() };
-    while asked.answers.len() < MAX_QUESTIONS {
-        let done = work(&asked);
-        let Some((object, api_version)) = asked.open.take() else { return Ok(done) };
+    let mut conversions = RecordedConversions { kind, results: Vec::new(), missing: RefCell::default() };
+    while conversions.results.len() < MAX_CONVERSIONS {
+        let done = work(&conversions);
+        let Some((object, api_version)) = conversions.missing.take() else { return Ok(done) };
         let version = GroupVersion::parse(&api_version).map_err(Status::internal)?;
         let mut sent = object.clone();
-        forget(&mut sent);
+        remove_managed_fields(&mut sent);
         let converted = kind.converter(state).convert_to(sent, &version).await?;
-        asked.answers.push((object, api_version, converted));
+        conversions.results.push((object, api_version, converted));
     }
     Err(Status::internal("the managed fields of the object name too many versions"))
 }
@@ -329,7 +329,7 @@ fn decoded(object: &Value) -> Result<Managers, Status> {
 
 /// An applied configuration with the options of the request.
 #[derive(Clone, Copy, Debug)]
-pub struct Applying<'a> {
+pub struct ApplyConfiguration<'a> {
     pub config: &'a Value,
     pub manager: &'a str,
     /// Takes over fields of other managers instead of failing with a conflict.
@@ -337,12 +337,12 @@ pub struct Applying<'a> {
 }
 
 /// Merges a configuration into the stored object (server-side apply). The result is in the version of the request and not yet decoded.
-pub async fn configure(
+pub async fn merge_applied(
     state: &State,
     kind: &ServedResource,
     subresource: Subresource,
     old: Option<&Working>,
-    Applying { config, manager, force }: Applying<'_>,
+    ApplyConfiguration { config, manager, force }: ApplyConfiguration<'_>,
     now: i64,
 ) -> Result<Value, Status> {
     let applied = if subresource == Subresource::Scale {
@@ -398,7 +398,7 @@ pub fn managed_fields(object: &Value) -> Option<Value> {
 }
 
 /// Removes the managed fields of an object.
-pub fn forget(object: &mut Value) {
+pub fn remove_managed_fields(object: &mut Value) {
     set(object, None);
 }
 

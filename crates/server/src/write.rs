@@ -1,14 +1,16 @@
 //! The write path: mutate, prepare, validate, admit, store.
 //!
 //! `Draft` → [`Mutated`] → [`Admitted`] → [`WriteOutcome`]: only its own stage can construct [`Mutated`] and [`Admitted`], and each
-//! stage needs the result of the one before, so a write that skips a stage does not compile. Deletions, bindings and evictions have proof types of their own ([`admitted`]). `mutate` and `admit` are files of
-//! their own; this one stores, and is the only file that commits to the store (a tidy check enforces that), both for client requests and
-//! for writes of this process.
+//! stage needs the result of the one before, so a write that skips a stage does not compile. Deletions, bindings and evictions have
+//! proof types of their own ([`admitted`]). `mutate` and `admit` are files of their own; this one stores, and is the only file that
+//! commits to the store (a tidy check enforces that), both for client requests and for writes of this process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use api::field::quote;
 use api::{GroupResource, Status, meta};
-use storage::{Change, CommitError, Expect, Record, Store, StoredEntry, Write, WritePriority};
+use storage::{Change, CommitError, Committed, Expect, Record, Store, StoredEntry, Write, WritePriority};
 use value::{Value, json};
 
 mod admit;
@@ -27,6 +29,7 @@ use crate::call::Call;
 use crate::catalog::{ServedResource, Subresource, Working};
 use crate::device_access;
 use crate::encode;
+use crate::fresh;
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
 
@@ -57,6 +60,8 @@ pub enum StoreError {
     /// Another write changed or created the object first.
     Conflict,
     Refused(Status),
+    /// The store failed. The write may have happened, so it must not be attempted again, even if the object has changed.
+    Failed(Status),
 }
 
 impl WriteContext<'_> {
@@ -67,7 +72,7 @@ impl WriteContext<'_> {
         admitted: Admitted,
         old: Option<&Arc<StoredEntry>>,
     ) -> Result<WriteOutcome, StoreError> {
-        let Admitted { mut object, expect, held } = admitted;
+        let Admitted { key, mut object, expect, held } = admitted;
         if self.is_service() && object.str_at(&["spec", "type"]) == Some("ExternalName") {
             // The field is validated but not stored for this type.
             object.remove_at(&["spec", "internalTrafficPolicy"]);
@@ -78,7 +83,7 @@ impl WriteContext<'_> {
         let fits = record.as_ref().is_ok_and(|record| record.size() <= self.state.storage.store.max_record());
         if !fits && matches!(self.tracking, FieldTracking::Updates(_)) {
             // Drop managed fields rather than refuse an object that fits without them.
-            ownership::forget(&mut object);
+            ownership::remove_managed_fields(&mut object);
             record = self.record(&object).await?;
         }
         let record = record.map_err(refuse_depth)?;
@@ -91,22 +96,30 @@ impl WriteContext<'_> {
                 WriteOutcome::Entry(Arc::clone(old))
             });
         }
-        let key = self.kind.key(&call.info.namespace, &name);
         if self.dry_run {
-            if expect == Expect::Absent && self.state.storage.store.get(&key).is_some() {
+            let store = &self.state.storage.store;
+            if expect == Expect::Absent
+                && fresh::entry(store, &key).await.map_err(StoreError::Refused)?.is_some()
+            {
                 return Err(StoreError::Conflict);
             }
             return Ok(WriteOutcome::DryRun(self.reread(object).await?));
         }
         let priority = self.priority(call, &object, expect);
-        let write = Write { key: key.into(), expect, change: Change::Put(record), priority };
-        let entry = self
-            .commit(call, write, &name, move || {
-                if let Some(held) = held {
-                    held.commit();
+        let write = Write { key, expect, change: Change::Put(record), priority, ttl: self.ttl() };
+        if let Some(held) = &held {
+            held.check_age().map_err(StoreError::Refused)?;
+        }
+        let then = held.map(|held| {
+            move |end| async move {
+                match end {
+                    CommitEnd::Stored => held.commit().await,
+                    CommitEnd::Refused => held.revert().await,
+                    CommitEnd::Unknown => held.abandon(),
                 }
-            })
-            .await?;
+            }
+        });
+        let entry = self.commit(call, write, &name, then).await?;
         // Count created objects, not updates of their status.
         if expect == Expect::Absent && device_access::asks_admin(self.kind, &object) {
             self.state.metrics.admin_access(&self.kind.stored.kind, true);
@@ -151,16 +164,19 @@ impl WriteContext<'_> {
         }
         let expect = Expect::Revision(old.revision);
         let service = if self.is_service() { encode::tree(old).ok() } else { None };
-        let addresses = self.state.storage.addresses.clone();
+        let addresses = &self.state.addresses;
+        let then = service.map(|service| {
+            let addresses = addresses.clone();
+            move |end| async move {
+                if end == CommitEnd::Stored {
+                    addresses.release(&service).await;
+                }
+            }
+        });
         // A deletion does not need free space.
         let priority = WritePriority::Ordinary;
-        let write = Write { key: Arc::clone(&old.key), expect, change: Change::Delete, priority };
-        self.write(call, write, name, move || {
-            if let Some(service) = service {
-                addresses.release(&service);
-            }
-        })
-        .await
+        let write = Write { key: Arc::clone(&old.key), expect, change: Change::Delete, priority, ttl: None };
+        self.write(call, write, name, then).await
     }
 
     /// Replaces the object at `old` by one that differs only in fields that the server sets. They are not validated; the request that
@@ -173,8 +189,13 @@ impl WriteContext<'_> {
         object: &Working,
         name: &str,
     ) -> Result<Marked, StoreError> {
-        if matches!(proof, MarkProof::Delete(admitted) if !admitted.is_for(old)) {
-            return Err(StoreError::Conflict);
+        match proof {
+            MarkProof::Delete(admitted) if !admitted.is_for(old) => return Err(StoreError::Conflict),
+            MarkProof::Post(admitted) if !admitted.permits(self.kind, &old.key, self.dry_run) => {
+                let why = format!("the request was not admitted for {} {}", self.kind.resource, quote(name));
+                return Err(StoreError::Refused(Status::internal(why)));
+            }
+            MarkProof::Delete(_) | MarkProof::Post(_) => {}
         }
         let over = old.revision;
         if self.dry_run {
@@ -184,15 +205,27 @@ impl WriteContext<'_> {
             Ok(record) => record,
             Err(TooDeep) => {
                 let mut object = object.clone();
-                ownership::forget(&mut object);
+                ownership::remove_managed_fields(&mut object);
                 self.record(&object).await?.map_err(refuse_depth)?
             }
         };
         let expect = Expect::Revision(old.revision);
         let priority = self.priority(call, object, expect);
-        let write = Write { key: Arc::clone(&old.key), expect, change: Change::Put(record), priority };
-        let outcome = WriteOutcome::Entry(self.commit(call, write, name, || {}).await?);
+        let write = Write {
+            key: Arc::clone(&old.key),
+            expect,
+            change: Change::Put(record),
+            priority,
+            ttl: self.ttl(),
+        };
+        let outcome = WriteOutcome::Entry(self.commit(call, write, name, NOTHING_TO_RELEASE).await?);
         Ok(Marked { outcome, over })
+    }
+
+    /// The time to live of the object: every write of an Event begins it anew.
+    fn ttl(&self) -> Option<Duration> {
+        let is_event = (self.kind.stored.group.as_str(), self.kind.stored.kind.as_str()) == ("", "Event");
+        self.state.storage.event_ttl.filter(|_| is_event)
     }
 
     /// Priority of a write when the store is full. Writes of this process continue. So do client writes that free space or keep the cluster
@@ -212,40 +245,41 @@ impl WriteContext<'_> {
     }
 
     /// Commits and waits until the write is in force.
-    async fn commit(
+    async fn commit<F: Future<Output = ()> + Send + 'static>(
         &self,
         call: &Call,
         write: Write,
         name: &str,
-        then: impl FnOnce() + Send + 'static,
+        then: Option<impl FnOnce(CommitEnd) -> F + Send + 'static>,
     ) -> Result<Arc<StoredEntry>, StoreError> {
         let entry = self.write(call, write, name, then).await?;
         self.state.in_force(self.kind, entry.revision).await;
         Ok(entry)
     }
 
-    /// Commits and then runs `then`, in a task of its own: if the client disconnects after the commit, `then` must still run.
-    async fn write(
+    /// Commits and then runs `then`, in a task of its own: if the client disconnects after the commit, `then` must still run. The response
+    /// waits for it.
+    async fn write<F: Future<Output = ()> + Send + 'static>(
         &self,
         call: &Call,
         write: Write,
         name: &str,
-        then: impl FnOnce() + Send + 'static,
+        then: Option<impl FnOnce(CommitEnd) -> F + Send + 'static>,
     ) -> Result<Arc<StoredEntry>, StoreError> {
         call.effort.begin_write(call.deadline).map_err(StoreError::Refused)?;
         let store = self.state.storage.store.clone();
         let committed = tokio::spawn(async move {
             let outcome = store.commit(write).await;
-            if outcome.is_ok() {
-                then();
+            if let Some(then) = then {
+                then(CommitEnd::of(&outcome)).await;
             }
             outcome
         });
         match committed.await {
             Ok(Ok(committed)) => Ok(committed.entry),
             Ok(Err(CommitError::Conflict { .. })) => Err(StoreError::Conflict),
-            Ok(Err(e)) => Err(StoreError::Refused(commit_status(&e, &self.kind.resource, name))),
-            Err(_) => Err(StoreError::Refused(Status::internal("the store stopped"))),
+            Ok(Err(e)) => Err(StoreError::Failed(commit_status(&e, &self.kind.resource, name))),
+            Err(_) => Err(StoreError::Failed(Status::internal("the store stopped"))),
         }
     }
 }
@@ -258,8 +292,68 @@ pub(crate) async fn remove_offline(
 ) -> Result<Option<Arc<StoredEntry>>, CommitError> {
     let Some(entry) = store.get(key) else { return Ok(None) };
     let (expect, change, priority) = (Expect::Any, Change::Delete, WritePriority::System);
-    let write = Write { key: Arc::clone(&entry.key), expect, change, priority };
+    let write = Write { key: Arc::clone(&entry.key), expect, change, priority, ttl: None };
     store.commit(write).await.map(|_| Some(entry))
+}
+
+/// Replaces a key that belongs to the servers and not to the API, such as the allocated node ports. There is no admission.
+pub(crate) async fn commit_server_owned(
+    store: &Store,
+    key: &str,
+    expect: Expect,
+    record: Record,
+) -> Result<Arc<StoredEntry>, CommitError> {
+    let (change, priority) = (Change::Put(record), WritePriority::System);
+    let write = Write { key: key.into(), expect, change, priority, ttl: None };
+    store.commit(write).await.map(|committed| committed.entry)
+}
+
+/// The outcome of an attempted write, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CommitEnd {
+    Stored,
+    Refused,
+    /// The write may have happened.
+    Unknown,
+}
+
+impl CommitEnd {
+    fn of(outcome: &Result<Committed, CommitError>) -> Self {
+        match outcome {
+            Ok(_) => CommitEnd::Stored,
+            Err(CommitError::Unknown(_) | CommitError::TimedOut(_)) => CommitEnd::Unknown,
+            Err(
+                CommitError::Conflict { .. }
+                | CommitError::Unavailable(_)
+                | CommitError::Invalid(_)
+                | CommitError::TooLarge { .. }
+                | CommitError::OverQuota { .. }
+                | CommitError::Closed,
+            ) => CommitEnd::Refused,
+        }
+    }
+}
+
+/// For writes that hold no addresses.
+const NOTHING_TO_RELEASE: Option<fn(CommitEnd) -> std::future::Ready<()>> = None;
+
+/// Writes a key that belongs to the server and is not an object of the API, so that no admission applies. It replaces `stored` and is
+/// deleted after `ttl` unless it is written again.
+pub(crate) async fn put_internal(
+    store: &Store,
+    key: &str,
+    stored: Option<&StoredEntry>,
+    record: Record,
+    ttl: Duration,
+) -> Result<(), CommitError> {
+    let expect = stored.map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
+    let (change, priority) = (Change::Put(record), WritePriority::System);
+    store.commit(Write { key: key.into(), expect, change, priority, ttl: Some(ttl) }).await.map(drop)
+}
+
+/// Deletes a key that [`put_internal`] wrote. False if it does not exist.
+pub(crate) async fn remove_internal(store: &Store, key: &str) -> Result<bool, CommitError> {
+    remove_offline(store, key).await.map(|removed| removed.is_some())
 }
 
 /// An object nests deeper than [`json::MAX_DEPTH`].
@@ -283,8 +377,45 @@ fn commit_status(error: &CommitError, resource: &GroupResource, name: &str) -> S
             "etcdserver: mvcc: database space exceeded: the store holds {live} bytes of objects and its quota is {quota}; delete objects or raise --quota-backend-bytes"
         )),
         CommitError::Unavailable(_) | CommitError::Closed => {
-            tracing::error!(error = %error, %resource, name, "could not store a write; the object is unchanged. Check the storage backend");
-            Status::internal("the store cannot write; nothing was changed")
+            tracing::error!(error = %error, %resource, name, "cannot store a write; the object is unchanged. Check the storage backend");
+            match error {
+                // As kube-apiserver: the client gets etcd's message, such as that etcd is full. Other reasons are for the log only.
+                CommitError::Unavailable(why) if why.starts_with("etcdserver: ") => {
+                    Status::plain(why.clone())
+                }
+                _ => Status::internal("the store cannot write; nothing was changed"),
+            }
         }
+        // As kube-apiserver: the client gets etcd's message and cannot know whether the write happened.
+        CommitError::Unknown(why) => {
+            tracing::error!(error = %error, %resource, name, "the store did not confirm a write; the object may have changed. Check the storage backend");
+            Status::plain(why.clone())
+        }
+        CommitError::TimedOut(_) => {
+            tracing::error!(error = %error, %resource, name, "the store did not confirm a write in time; the object may have changed. Check the storage backend");
+            Status::timeout(
+                "request did not complete within requested timeout - context deadline exceeded",
+                0,
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::GroupResource;
+    use storage::CommitError;
+
+    use super::commit_status;
+
+    #[test]
+    fn clients_get_the_reason_of_etcd_and_not_that_of_a_disk() {
+        let resource = GroupResource::new("", "configmaps");
+        let status = |why: &str| commit_status(&CommitError::Unavailable(why.to_owned()), &resource, "a");
+        let full = status("etcdserver: mvcc: database space exceeded");
+        assert_eq!((full.code(), full.message()), (500, "etcdserver: mvcc: database space exceeded"));
+        let disk = status("I/O error: No space left on device (os error 28)");
+        let expected = "Internal error occurred: the store cannot write; nothing was changed";
+        assert_eq!((disk.code(), disk.message()), (500, expected));
     }
 }

@@ -63,7 +63,7 @@ pub async fn create(
             Ok(WriteOutcome::DryRun(object)) => {
                 return Ok(HandlerResponse::Object(201, kind.to_sent(object).into_value()));
             }
-            Err(StoreError::Refused(status)) => return Err(status),
+            Err(StoreError::Refused(status) | StoreError::Failed(status)) => return Err(status),
             Err(StoreError::Conflict) => match &original {
                 None => return Err(already_exists(state, kind, call, &name)),
                 Some(_) if attempt == NAME_ATTEMPTS => {

@@ -14,6 +14,7 @@ async fn entry(filling: usize) -> Arc<StoredEntry> {
         expect: Expect::Absent,
         change: Change::Put(record),
         priority: WritePriority::Ordinary,
+        ttl: None,
     };
     store.commit(write).await.unwrap().entry
 }

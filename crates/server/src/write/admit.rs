@@ -1,5 +1,7 @@
 //! The validate stage: completes a mutated object, applies the rules of its kind and runs validating admission.
 
+use std::sync::Arc;
+
 use admission::Operation;
 use api::{FieldError, FieldErrors, Status, meta};
 use crd::ValidationFindings;
@@ -9,7 +11,7 @@ use value::{Budget, Path, Value};
 
 use super::metadata::{copy_meta, remove_server_metadata, set_namespace};
 use super::{Admitted, AdmittedDelete, Mutated, OPTIMISTIC_LOCK, WriteContext};
-use crate::addresses::AllocatedAddresses;
+use crate::addresses::AddressClaims;
 use crate::admission::param_access;
 use crate::call::Call;
 use crate::catalog::{Subresource, Working};
@@ -32,7 +34,18 @@ impl WriteContext<'_> {
             let base: String = base.chars().take(crate::random::MAX_BASE).collect();
             meta::set(&mut object, "name", format!("{base}{}", crate::random::suffix()));
         }
-        let held = self.allocate(&mut object, None)?;
+        let held = self.allocate(&mut object, None).await?;
+        match self.complete_create(call, object).await {
+            Ok(object) => {
+                let key = self.kind.key(&call.info.namespace, meta::name(&object)).into();
+                Ok(Admitted { key, object, expect: Expect::Absent, held })
+            }
+            Err(status) => Err(revert(held, status).await),
+        }
+    }
+
+    /// The part of [`WriteContext::admit_create`] after the allocation of service addresses.
+    async fn complete_create(&self, call: &mut Call, mut object: Working) -> Result<Working, Status> {
         self.kind.prepare_create(&mut object, &self.state.strategy_context(call));
         device_access::drop_admin(self.state, self.kind, &mut object, None);
         let mut context = self.state.validation_context(call.now);
@@ -73,7 +86,7 @@ impl WriteContext<'_> {
         if call.info.verb == "create" && !self.dry_run && !meta::resource_version(&object).is_empty() {
             return Err(Status::plain("resourceVersion should not be set on objects to be created"));
         }
-        Ok(Admitted { object, expect: Expect::Absent, held })
+        Ok(object)
     }
 
     /// Turns a mutated object into the successor of `old`: copies server-owned metadata, validates the object and runs validating
@@ -87,14 +100,31 @@ impl WriteContext<'_> {
     ) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
         let name = call.info.name.clone();
+        self.kind.normalise(&mut object);
+        self.check_revision(&mut object, old, &name)?;
+        let held = self.allocate(&mut object, Some(old_object)).await?;
+        match self.complete_update(call, object, old_object).await {
+            Ok(object) => {
+                let (key, expect) = (Arc::clone(&old.key), Expect::Revision(old.revision));
+                Ok(Admitted { key, object, expect, held })
+            }
+            Err(status) => Err(revert(held, status).await),
+        }
+    }
+
+    /// The part of [`WriteContext::admit_update`] after the allocation of service addresses.
+    async fn complete_update(
+        &self,
+        call: &mut Call,
+        mut object: Working,
+        old_object: &Working,
+    ) -> Result<Working, Status> {
+        let name = call.info.name.clone();
         // Strategies and validation compare the new object with the stored one, so remove from both the fields that are written even when
         // empty.
         let mut before = old_object.clone();
         self.kind.normalise(&mut before);
         let before = &before;
-        self.kind.normalise(&mut object);
-        self.check_revision(&mut object, old, &name)?;
-        let held = self.allocate(&mut object, Some(old_object))?;
         copy_meta(&mut object, old_object, "generation");
         let context = self.state.strategy_context(call);
         self.kind.prepare_update(self.subresource, &mut object, before, &context);
@@ -147,7 +177,7 @@ impl WriteContext<'_> {
         } else {
             self.run_validating(call, Operation::Update, &name, Some(&object), Some(before)).await?;
         }
-        Ok(Admitted { object, expect: Expect::Revision(old.revision), held })
+        Ok(object)
     }
 
     /// Requires that a client that writes an admission policy or a binding can read its parameter objects.
@@ -199,18 +229,26 @@ impl WriteContext<'_> {
     }
 
     /// Allocates the cluster IPs and node ports of a Service; `None` for other kinds.
-    fn allocate(
+    async fn allocate(
         &self,
         object: &mut Value,
         old: Option<&Value>,
-    ) -> Result<Option<AllocatedAddresses>, Status> {
+    ) -> Result<Option<AddressClaims>, Status> {
         if !self.is_service() || !matches!(self.subresource, Subresource::None) {
             return Ok(None);
         }
         // An unreadable Service may own addresses, which must not be allocated twice.
         self.state.storage.unreadable.check(&Concern::Addresses)?;
-        Ok(Some(self.state.storage.addresses.allocate(object, old, self.dry_run)?))
+        Ok(Some(self.state.addresses.allocate(object, old, self.dry_run).await?))
     }
+}
+
+/// Releases what was allocated for a Service that is refused.
+async fn revert(held: Option<AddressClaims>, status: Status) -> Status {
+    if let Some(held) = held {
+        held.revert().await;
+    }
+    status
 }
 
 /// Upper limit of errors in one response, so that its size does not depend on the number of mistakes.

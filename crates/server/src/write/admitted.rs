@@ -1,11 +1,12 @@
 //! Proofs that a write has passed admission. Only the stage that a proof represents can construct it, so a write that skips a stage does
-//! not compile.
+//! not compile. A proof also says what was admitted: the storage key of an object, or the pod of a binding or eviction. The store refuses
+//! to write anything else with it.
 //!
 //! | write | proof | made by |
 //! |---|---|---|
 //! | create, update, status, scale | [`Admitted`] | [`WriteContext::admit_create`], [`WriteContext::admit_update`] |
 //! | delete, finalizers | [`AdmittedDelete`] | [`WriteContext::admit_delete`], [`Admitted::into_delete`] |
-//! | binding, eviction | [`AdmittedPost`] | [`Posted::validate`](super::Posted::validate) |
+//! | binding, eviction | [`AdmittedPost`] | [`Posted::validate_for_pod`](super::Posted::validate_for_pod) |
 //!
 //! The fields are private. These are the types:
 //!
@@ -36,7 +37,7 @@
 //!
 //! ```compile_fail,E0451
 //! use server::write::AdmittedPost;
-//! let _ = AdmittedPost { _admitted: () };
+//! let _ = AdmittedPost { namespace: "default".into(), pod: "web".into(), is_eviction: true, dry_run: false };
 //! ```
 //!
 //! The store does not accept an object that was only mutated:
@@ -55,16 +56,20 @@
 //! }
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use api::meta;
 use storage::{Expect, StoredEntry};
+use value::Str;
 
 #[cfg(doc)]
 use super::WriteContext;
 use super::WriteOutcome;
-use crate::addresses::AllocatedAddresses;
-use crate::catalog::Working;
+use crate::addresses::AddressClaims;
+use crate::catalog::{ServedResource, Working};
 
 /// An object after mutating admission, not yet validated.
 #[derive(Debug)]
@@ -75,10 +80,12 @@ pub struct Mutated {
 /// An object that passed mutating admission, validation and validating admission.
 #[derive(Debug)]
 pub struct Admitted {
+    /// The storage key that the object was admitted for.
+    pub(super) key: Arc<str>,
     pub(super) object: Working,
     pub(super) expect: Expect,
     /// Addresses and ports allocated to a Service; released on drop unless the object is stored.
-    pub(super) held: Option<AllocatedAddresses>,
+    pub(super) held: Option<AddressClaims>,
 }
 
 impl Admitted {
@@ -91,13 +98,13 @@ impl Admitted {
     }
 
     /// Converts an update that removes the last finalizer into a deletion. Also returns the object for the response.
-    pub fn into_delete(self, old: &StoredEntry) -> (AdmittedDelete, Working) {
+    pub fn into_delete(self) -> (AdmittedDelete, Working) {
         // The update was admitted for one revision; revision 0 never matches and makes the deletion a conflict.
         let revision = match self.expect {
             Expect::Revision(revision) => revision,
             Expect::Absent | Expect::Any => 0,
         };
-        (AdmittedDelete { key: Arc::clone(&old.key), revision }, self.object)
+        (AdmittedDelete { key: self.key, revision }, self.object)
     }
 }
 
@@ -119,10 +126,28 @@ impl AdmittedDelete {
     }
 }
 
-/// Proof that an object posted to a subresource passed both admission stages.
+/// Proof that a binding or an eviction of one pod passed both admission stages.
 #[derive(Debug)]
 pub struct AdmittedPost {
-    pub(super) _admitted: (),
+    pub(super) namespace: Str,
+    pub(super) pod: Str,
+    pub(super) is_eviction: bool,
+    /// Admitted as a dry run, which must not write.
+    pub(super) dry_run: bool,
+}
+
+impl AdmittedPost {
+    /// Reports whether the request may cause a write of the object at `key`: the pod itself, or for an eviction a PodDisruptionBudget in
+    /// its namespace.
+    pub(super) fn permits(&self, kind: &ServedResource, key: &str, dry_run: bool) -> bool {
+        let is_object = if kind.is_built_in("", "Pod") {
+            key == kind.key(&self.namespace, &self.pod)
+        } else {
+            let is_budget = kind.is_built_in("policy", "PodDisruptionBudget");
+            self.is_eviction && is_budget && kind.namespace_of(key) == self.namespace
+        };
+        is_object && (dry_run || !self.dry_run)
+    }
 }
 
 /// The admitted request that allows the server to set fields itself: a deletion timestamp, a node name, a condition, a used disruption.

@@ -2,7 +2,7 @@
 
 use admission::{AdmissionAttributes, AdmissionNotes, Operation, VersionedObject};
 use api::{Status, meta};
-use authz::rbac::escalation;
+use authz::rbac::escalation::GrantingUser;
 use kinds::strategy;
 use value::{Str, Value};
 
@@ -12,6 +12,7 @@ use crate::call::Call;
 use crate::catalog::{Subresource, Working};
 use crate::decode::{Draft, DraftObject};
 use crate::ownership::{self, FieldTracking};
+use crate::state::State;
 
 /// Comparing one RBAC rule entry costs about as much as processing this many bytes of an object; see
 /// [`Effort::enter_lane`](crate::heavy::Effort::enter_lane).
@@ -52,7 +53,7 @@ impl WriteContext<'_> {
         }
     }
 
-    /// Runs the mutating admission plugins. Fails if objects that admission depends on cannot be read.
+    /// Runs the mutating admission plugins.
     pub(super) async fn run_mutating(
         &self,
         call: &mut Call,
@@ -62,14 +63,15 @@ impl WriteContext<'_> {
         old: Option<&Value>,
     ) -> Result<(), Status> {
         let mut notes = AdmissionNotes::default();
+        if let (Operation::Create, Some(object)) = (operation, &object) {
+            self.state.catch_up_for_admission(self.kind, &call.info.namespace, object).await?;
+        }
         let attributes = self.attributes(call, operation, name, old);
         let outcome = self.state.admission.chain.mutate(&attributes, object, self.state, &mut notes).await;
-        call.note(notes);
-        self.state.admission_is_informed(&call.info.namespace)?;
-        outcome
+        concluded(self.state, call, notes, outcome)
     }
 
-    /// Runs the validating admission plugins. Fails if objects that admission depends on cannot be read.
+    /// Runs the validating admission plugins.
     pub(super) async fn run_validating(
         &self,
         call: &mut Call,
@@ -81,9 +83,7 @@ impl WriteContext<'_> {
         let mut notes = AdmissionNotes::default();
         let attributes = self.attributes(call, operation, name, old);
         let outcome = self.state.admission.chain.validate(&attributes, object, self.state, &mut notes).await;
-        call.note(notes);
-        self.state.admission_is_informed(&call.info.namespace)?;
-        outcome
+        concluded(self.state, call, notes, outcome)
     }
 
     /// Tracks managed fields, runs mutating admission and checks for privilege escalation. Without `old` the operation is a create. The
@@ -147,16 +147,29 @@ impl WriteContext<'_> {
         let row = self.kind.row().filter(|row| row.group == authz::rbac::GROUP);
         let Some(row) = row else { return Ok(()) };
         let chain = self.state.authorization.chain_for(call.caller());
-        let (user, index, namespace) =
-            (call.user(), &*self.state.authorization.rbac, call.info.namespace.as_str());
+        let user = GrantingUser {
+            chain: &chain,
+            index: &self.state.authorization.rbac,
+            user: call.user(),
+            namespace: &call.info.namespace,
+        };
         // A small binding may refer to a large role.
-        let entries = escalation::entries(index, user, namespace, new);
-        call.effort.enter_lane(entries.saturating_mul(BYTES_OF_ENTRY)).await;
+        call.effort.enter_lane(user.entries(new).saturating_mul(BYTES_OF_ENTRY)).await;
         match row.plural {
-            "roles" | "clusterroles" => {
-                escalation::check_role(&chain, index, user, namespace, old, new).await
-            }
-            _ => escalation::check_binding(&chain, index, user, namespace, old, new).await,
+            "roles" | "clusterroles" => user.check_role(old, new).await,
+            _ => user.check_binding(old, new).await,
         }
     }
+}
+
+/// Records the notes of an admission phase and returns its outcome. Fails if objects that admission depends on cannot be read.
+pub(super) fn concluded(
+    state: &State,
+    call: &mut Call,
+    notes: AdmissionNotes,
+    outcome: Result<(), Status>,
+) -> Result<(), Status> {
+    call.note(notes);
+    state.admission_is_informed(&call.info.namespace)?;
+    outcome
 }

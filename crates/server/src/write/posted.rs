@@ -5,6 +5,7 @@ use api::Status;
 use value::{Str, Value};
 
 use super::AdmittedPost;
+use super::mutate::concluded;
 use crate::call::Call;
 use crate::catalog::ServedResource;
 use crate::state::State;
@@ -52,19 +53,27 @@ impl Posted<'_> {
         let mut notes = AdmissionNotes::default();
         let chain = &self.state.admission.chain;
         let outcome = chain.mutate(&self.attributes(call), Some(&mut object), self.state, &mut notes).await;
-        call.note(notes);
-        self.state.admission_is_informed(&call.info.namespace)?;
-        outcome.map(|()| object)
+        concluded(self.state, call, notes, outcome).map(|()| object)
     }
 
     /// Runs validating admission on the mutated object.
-    pub async fn validate(&self, call: &mut Call, object: &Value) -> Result<AdmittedPost, Status> {
+    pub async fn validate(&self, call: &mut Call, object: &Value) -> Result<(), Status> {
         let mut notes = AdmissionNotes::default();
         let chain = &self.state.admission.chain;
         let outcome = chain.validate(&self.attributes(call), Some(object), self.state, &mut notes).await;
-        call.note(notes);
-        self.state.admission_is_informed(&call.info.namespace)?;
-        outcome.map(|()| AdmittedPost { _admitted: () })
+        concluded(self.state, call, notes, outcome)
+    }
+
+    /// Runs validating admission on a binding or an eviction of the pod with the name in the admission attributes. The proof permits the
+    /// writes that the request causes.
+    pub async fn validate_for_pod(&self, call: &mut Call, object: &Value) -> Result<AdmittedPost, Status> {
+        self.validate(call, object).await?;
+        Ok(AdmittedPost {
+            namespace: call.info.namespace.clone(),
+            pod: self.name.into(),
+            is_eviction: self.subresource == "eviction",
+            dry_run: self.dry_run,
+        })
     }
 
     /// Runs both admission stages.

@@ -91,7 +91,7 @@ async fn break_object(store: &Store, segments: &[&str]) -> String {
     let [entry] = found.as_slice() else { panic!("{segments:?} names {} keys", found.len()) };
     let record = Record { body: "{\"kind\":".into(), revision_at: 0, facts: entry.facts.clone() };
     let (change, priority) = (Change::Put(record), WritePriority::System);
-    let write = Write { key: Arc::clone(&entry.key), expect: Expect::Any, change, priority };
+    let write = Write { key: Arc::clone(&entry.key), expect: Expect::Any, change, priority, ttl: None };
     store.commit(write).await.unwrap();
     entry.key.to_string()
 }
@@ -194,7 +194,7 @@ async fn reads_name_an_unreadable_object_and_other_requests_are_unaffected() {
 }
 
 /// An object to break, and requests to a server whose store contains it.
-struct Asked {
+struct BrokenObjectCase {
     /// Segments of the key of the object to break.
     segments: &'static [&'static str],
     /// Create requests that fail with 500 and name the key, and ones that succeed.
@@ -202,36 +202,40 @@ struct Asked {
     allowed: &'static [(&'static str, &'static str)],
 }
 
-const DECISIVE: &[Asked] = &[
-    Asked {
+const DECISIVE: &[BrokenObjectCase] = &[
+    BrokenObjectCase {
         segments: &["validatingadmissionpolicies", "p"],
         refused: &[(MAPS, MAP), (OTHER_MAPS, MAP), (SERVICES, SERVICE)],
         allowed: &[],
     },
-    Asked {
+    BrokenObjectCase {
         segments: &["mutatingwebhookconfigurations", "w"],
         refused: &[(MAPS, MAP), (OTHER_MAPS, MAP)],
         allowed: &[],
     },
-    Asked {
+    BrokenObjectCase {
         segments: &["resourcequotas", "mine", "q"],
         refused: &[(MAPS, MAP)],
         allowed: &[(OTHER_MAPS, MAP), (SERVICES, SERVICE)],
     },
-    Asked { segments: &["namespaces", "mine"], refused: &[(MAPS, MAP)], allowed: &[(OTHER_MAPS, MAP)] },
-    Asked {
+    BrokenObjectCase {
+        segments: &["namespaces", "mine"],
+        refused: &[(MAPS, MAP)],
+        allowed: &[(OTHER_MAPS, MAP)],
+    },
+    BrokenObjectCase {
         segments: &["mine", "s"],
         refused: &[(SERVICES, SERVICE)],
         allowed: &[(MAPS, MAP), (OTHER_MAPS, MAP)],
     },
-    Asked {
+    BrokenObjectCase {
         segments: &["customresourcedefinitions", "widgets.example.com"],
         refused: &[(WIDGETS, r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"new"}}"#)],
         allowed: &[(MAPS, MAP), (SERVICES, SERVICE)],
     },
 ];
 
-async fn check(server: &Server, asked: &Asked, key: &str) {
+async fn check(server: &Server, asked: &BrokenObjectCase, key: &str) {
     for (path, object) in asked.refused {
         let (code, message) = server.tries(path, object).await;
         assert_eq!(code, 500, "{key}: {path}: {message}");

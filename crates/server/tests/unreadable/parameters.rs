@@ -3,8 +3,8 @@
 use server::offline;
 
 use super::{
-    ADMISSION, Asked, DEFINITIONS, MAP, MAPS, OTHER_MAPS, SERVICE, SERVICES, Server, VOLUME, VOLUMES,
-    break_object, break_offline, check, filled, private_directory,
+    ADMISSION, BrokenObjectCase, DEFINITIONS, MAP, MAPS, OTHER_MAPS, SERVICE, SERVICES, Server, VOLUME,
+    VOLUMES, break_object, break_offline, check, filled, private_directory,
 };
 
 /// Creates a policy for ConfigMaps and PersistentVolumes with parameters from ConfigMaps in the namespace `rules`, and its binding.
@@ -49,7 +49,7 @@ async fn a_policy_with_an_unreadable_parameter_refuses_matching_writes_in_every_
         server.stop().await;
         let key = break_offline(directory.path(), &["configmaps", "rules", "p"]).await;
         let server = Server::start(directory.path()).await;
-        let asked = Asked {
+        let asked = BrokenObjectCase {
             segments: &[],
             refused: &[(MAPS, MAP), (OTHER_MAPS, MAP), (VOLUMES, VOLUME)],
             allowed: &[(SERVICES, SERVICE)],

@@ -17,6 +17,7 @@ async fn store(objects: &[(&str, &str)]) -> Store {
                 expect: Expect::Any,
                 change,
                 priority: WritePriority::Ordinary,
+                ttl: None,
             })
             .await
             .unwrap();
@@ -58,7 +59,7 @@ async fn only_ready_endpoints_of_the_service_itself_are_called() {
     }
     let none = Err("no endpoints available for service \"hook\"".to_owned());
     assert_eq!(found(&slices[..2], 443).await, none);
-    assert_eq!(found(&slices, 444).await, none, "nobody serves that port");
+    assert_eq!(found(&slices, 444).await, none, "no endpoint serves that port");
 }
 
 #[tokio::test]
