@@ -1,7 +1,11 @@
 //! The admission plugin ResourceQuota: charges an object to its quotas before it is stored, and recalculates their usage.
 //!
-//! INVARIANT: per namespace only one request at a time reads the quotas and writes their usage, and usage is not recalculated while an
-//! object is charged but not stored yet. So concurrent writes never exceed a quota.
+//! INVARIANT: per namespace only one request of this server at a time reads the quotas and writes their usage, and usage is not
+//! recalculated while an object is charged but not stored yet. Usage is written by compare-and-swap, so that charges of several servers
+//! on one store add up. So concurrent writes never exceed a quota.
+//!
+//! A server does not know which objects other servers have charged and not stored yet. So on a shared store usage is released only if
+//! nothing was charged for [`SETTLE`], in which every charged object is stored. A full quota is not charged, so this does not starve.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +22,10 @@ use tokio::sync::Notify;
 use value::{Str, Value};
 
 use crate::client::Client;
+use crate::fresh;
+use crate::keys;
 use crate::loopback::Loopback;
+use crate::state::State;
 
 /// The service account in `kube-system` that writes recalculated usage.
 const CONTROLLER: &str = "resourcequota-controller";
@@ -28,11 +35,13 @@ const ATTEMPTS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a recount waits for charged objects to be stored.
 const DRAIN: Duration = Duration::from_secs(1);
+/// How long after the last charge usage is released on a store that other servers charge as well.
+const SETTLE: Duration = Duration::from_secs(1);
 /// If the map has more namespaces, those that no request uses are removed.
 const MAX_IDLE: usize = 1024;
 
 /// The admission plugin ResourceQuota, and the recount that its controller triggers.
-pub(crate) struct Quotas {
+pub(crate) struct ResourceQuotaPlugin {
     loopback: Loopback,
     /// The resources that may be used only where a quota covers them (`limitedResources`).
     limited: Vec<LimitedResource>,
@@ -84,9 +93,9 @@ impl Namespace {
     }
 }
 
-impl Quotas {
+impl ResourceQuotaPlugin {
     pub(crate) fn new(limited: Vec<LimitedResource>, loopback: Loopback) -> Self {
-        Quotas { loopback, limited, namespaces: Mutex::default() }
+        ResourceQuotaPlugin { loopback, limited, namespaces: Mutex::default() }
     }
 
     fn namespace(&self, name: &str) -> Arc<Namespace> {
@@ -108,9 +117,17 @@ impl Quotas {
         let _turn = namespace.turn.lock().await;
         let mut quotas = cluster.list("", "resourcequotas", &attributes.namespace);
         let mut lost = None;
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let limited = if lost.is_none() { self.limited.as_slice() } else { &[] };
-            let charges = resource_quota::check(attributes, object, &quotas, limited, cluster)?;
+            let checked = resource_quota::check(attributes, object, &quotas, limited, cluster);
+            let charges = match checked {
+                // Another server may have released usage that this one does not know of.
+                Err(_) if attempt == 0 && self.catch_up(&attributes.namespace).await? => {
+                    quotas = cluster.list("", "resourcequotas", &attributes.namespace);
+                    resource_quota::check(attributes, object, &quotas, limited, cluster)?
+                }
+                checked => checked?,
+            };
             if attributes.dry_run || charges.is_empty() {
                 return Ok(());
             }
@@ -138,6 +155,16 @@ impl Quotas {
         Err(lost.unwrap_or_else(|| Status::internal("the quota could not be charged")))
     }
 
+    /// Waits until the quotas in memory are current. False on a store that only this server writes to, where they always are.
+    async fn catch_up(&self, namespace: &str) -> Result<bool, Status> {
+        let server = self.loopback.server("the server is not ready to check quotas")?;
+        let store = &server.storage.store;
+        if let Some(prefix) = keys::built_in("", "resourcequotas").filter(|_| store.is_shared()) {
+            fresh::catch_up(store.of(&keys::in_namespace(prefix, namespace))).await?;
+        }
+        Ok(store.is_shared())
+    }
+
     async fn write(&self, charge: &QuotaCharge) -> Result<(), Status> {
         let client = self.loopback.client("the server is not ready to check quotas")?;
         let mut quota = Value::clone(&charge.quota);
@@ -145,16 +172,36 @@ impl Quotas {
         client.update(&status_path(&quota), &quota).await.map(drop)
     }
 
+    /// Waits for [`SETTLE`] and returns the revision that the quota had before; `None` for one without usage, which is not charged yet.
+    async fn settled(&self, server: &State, namespace: &str, name: &str) -> Result<Option<String>, Status> {
+        self.catch_up(namespace).await?;
+        let quota = server.object("", "resourcequotas", namespace, name);
+        let Some(quota) = quota.filter(|quota| quota.at(&["status", "used"]).is_some()) else {
+            return Ok(None);
+        };
+        tokio::time::sleep(SETTLE).await;
+        Ok(Some(meta::resource_version(&quota).to_owned()))
+    }
+
     /// Recalculates the usage of a quota and writes it to the status. `Ok(false)`: objects are being written or the quota has
     /// changed, so the caller must try again later.
     pub(crate) async fn recount(&self, namespace: &str, name: &str) -> Result<bool, Status> {
         let server = self.loopback.server("the server is not ready to check quotas")?;
+        let is_shared = server.storage.store.is_shared();
+        let settled = if is_shared { self.settled(&server, namespace, name).await? } else { None };
         let own = self.namespace(namespace);
         let _turn = own.turn.lock().await;
         if !own.drain().await {
             return Ok(false);
         }
+        if is_shared {
+            fresh::catch_up_everywhere(&server.storage.store).await?;
+        }
         let Some(quota) = server.object("", "resourcequotas", namespace, name) else { return Ok(true) };
+        let is_counted = quota.at(&["status", "used"]).is_some();
+        if is_shared && is_counted && settled.as_deref() != Some(meta::resource_version(&quota)) {
+            return Ok(false);
+        }
         let resources: Vec<RestMapping> = server
             .apis
             .catalog
@@ -181,7 +228,7 @@ fn status_path(quota: &Value) -> String {
     format!("/api/v1/namespaces/{}/resourcequotas/{}/status", meta::namespace(quota), meta::name(quota))
 }
 
-impl AsyncPlugin for Quotas {
+impl AsyncPlugin for ResourceQuotaPlugin {
     fn validate<'a>(
         &'a self,
         attributes: &'a AdmissionAttributes<'_>,

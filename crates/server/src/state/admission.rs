@@ -13,10 +13,10 @@ use super::{State, Storage};
 use crate::admission::configuration::PluginConfigurations;
 use crate::admission::informers::Informers;
 use crate::admission::meter::AdmissionMeter;
+use crate::admission::namespace_auto_provision::NamespaceAutoProvision;
 use crate::admission::pod_security::PodSecurityCounters;
-use crate::admission::provision::NamespaceAutoProvision;
-use crate::admission::quota::Quotas;
-use crate::admission::registered::{RegisteredWebhooks, WebhookCalls, WebhookCredentials};
+use crate::admission::quota::ResourceQuotaPlugin;
+use crate::admission::registered_webhooks::{RegisteredWebhooks, WebhookCalls, WebhookCredentials};
 use crate::admission::webhooks::{TokenMetrics, WebhookTokens};
 use crate::cluster::{ConvertedObjectCache, DecodedObjectCache};
 use crate::config::{AdmissionConfig, ConfigError};
@@ -27,7 +27,7 @@ use crate::metrics::Metrics;
 
 pub struct Admission {
     pub chain: PluginChain,
-    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) quotas: Arc<ResourceQuotaPlugin>,
     /// The policies and bindings in force, stored and static.
     pub(crate) policies: Informers,
     /// The webhooks in force, stored and static.
@@ -135,7 +135,7 @@ impl LoadedAdmission {
         };
         let webhooks = RegisteredWebhooks::start(store, unreadable, calls, &mut stages);
 
-        let quotas = Arc::new(Quotas::new(self.quota_limited, loopback.clone()));
+        let quotas = Arc::new(ResourceQuotaPlugin::new(self.quota_limited, loopback.clone()));
         stages.quota = Some(Arc::clone(&quotas) as _);
         stages.namespace_auto_provision = Some(Arc::new(NamespaceAutoProvision::new(loopback.clone())));
 
@@ -182,7 +182,7 @@ impl StaticManifests {
                 state.admission.apply_manifests(set, loaded);
             }
         };
-        let id_hash = identity::hash(identity::id().as_bytes());
+        let id_hash = identity::hash(identity::id(&identity::host()).as_bytes());
         let metrics = ManifestMetrics::new(state.metrics.registry(), id_hash).map_err(ConfigError::other)?;
         let kinds = Arc::new(ServedKinds(Arc::downgrade(state)));
         let context = LoadContext { apply: Arc::new(apply), kinds, strict };
