@@ -19,8 +19,8 @@ use ::admission::{AsyncPlugin, PluginChain};
 use api::FieldError;
 use value::{Path as FieldPath, Str};
 
-use crate::admission::registered::WebhookCredentials;
-use crate::admission::webhooks::Credentials;
+use crate::admission::registered_webhooks::WebhookCredentials;
+use crate::admission::webhooks::KubeconfigCredentials;
 use crate::authorization::sender;
 use crate::config::ConfigError;
 use crate::files::{go_words, read as read_file};
@@ -127,7 +127,10 @@ impl PluginConfigurations {
         let mut of = |plugin: &'static str| {
             let bytes = self.take(plugin);
             if bytes.is_some() && !is_on(plugin) {
-                tracing::warn!(plugin, "the admission configuration configures a plugin that is not enabled");
+                tracing::warn!(
+                    plugin,
+                    "ignoring the configuration of an admission plugin that is not enabled; enable the plugin or remove its configuration"
+                );
             }
             bytes.filter(|_| is_on(plugin))
         };
@@ -185,16 +188,16 @@ impl PluginConfigurations {
         })
     }
 
-    fn credentials(&mut self, plugin: &'static str) -> Result<Credentials, ConfigError> {
-        let Some(bytes) = self.take(plugin) else { return Ok(Credentials::default()) };
+    fn credentials(&mut self, plugin: &'static str) -> Result<KubeconfigCredentials, ConfigError> {
+        let Some(bytes) = self.take(plugin) else { return Ok(KubeconfigCredentials::default()) };
         let failed = |why: String| refused(plugin, &why);
         let WebhookAdmission { kubeconfig, static_manifests } =
             WebhookAdmission::parse(&bytes).map_err(failed)?;
         self.directories.insert(plugin, static_manifests);
         if kubeconfig.is_empty() {
-            return Ok(Credentials::default());
+            return Ok(KubeconfigCredentials::default());
         }
-        Credentials::read(Path::new(kubeconfig.as_str())).map_err(failed)
+        KubeconfigCredentials::read(Path::new(kubeconfig.as_str())).map_err(failed)
     }
 
     /// Checks directories of static manifests, wherever they were configured: the feature gate must be on and their plugins enabled. No
@@ -259,7 +262,7 @@ impl PluginConfigurations {
     /// Warns about the configurations that are left: their plugins take none.
     pub(crate) fn finish(self) {
         for name in self.by_name.keys() {
-            tracing::warn!(plugin = %name, "the admission configuration configures a plugin that takes no configuration");
+            tracing::warn!(plugin = %name, "ignoring the configuration of an admission plugin that takes none; remove it from the admission configuration");
         }
     }
 }

@@ -18,7 +18,7 @@ use api::time::Timestamp;
 use value::{Str, Value, json, write};
 
 use crate::admission::informers::{ListedBinding, ListedPolicy, PolicyOrigin};
-use crate::admission::registered::ListedWebhook;
+use crate::admission::registered_webhooks::ListedWebhook;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::manifests::DirectoryStatus;

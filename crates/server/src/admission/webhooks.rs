@@ -1,7 +1,7 @@
 //! The [`Transport`] of admission webhooks: sends reviews through the server's outbound HTTP client.
 
 pub(crate) mod account;
-mod behind;
+mod aggregated;
 mod credentials;
 pub(crate) mod resolve;
 mod tokens;
@@ -30,7 +30,7 @@ use crate::outbound::{
 };
 use crate::request_info::clean_path;
 
-pub(crate) use credentials::Credentials;
+pub(crate) use credentials::KubeconfigCredentials;
 pub(crate) use tokens::{TokenMetrics, WebhookTokens};
 
 /// Timeout of a webhook that sets none.
@@ -45,7 +45,7 @@ const MAX_TARGETS: usize = 200;
 /// Sends reviews to the mutating or to the validating webhooks.
 pub(crate) struct WebhookTransport {
     store: Store,
-    credentials: Credentials,
+    credentials: KubeconfigCredentials,
     /// Sent to webhooks for which there are no credentials. `None`: no tokens are sent.
     tokens: Option<Arc<WebhookTokens>>,
     targets: Mutex<WebhookTargets>,
@@ -89,7 +89,7 @@ impl WebhookTransport {
     /// Resolves services from `store`. A webhook without `credentials` gets a token.
     pub(crate) fn new(
         store: Store,
-        credentials: Credentials,
+        credentials: KubeconfigCredentials,
         tokens: Option<Arc<WebhookTokens>>,
         metrics: Arc<CustomMetrics>,
         loopback: Loopback,
@@ -99,8 +99,8 @@ impl WebhookTransport {
 
     async fn exchange(&self, outgoing: OutgoingReview<'_>) -> Result<WebhookReply, TransportError> {
         let located = locate(&outgoing.target.endpoint).map_err(TransportError::Unusable)?;
-        if behind::is_own_service(&outgoing.target.endpoint) {
-            return behind::ask(&self.loopback, outgoing, &located).await;
+        if aggregated::is_own_service(&outgoing.target.endpoint) {
+            return aggregated::ask(&self.loopback, outgoing, &located).await;
         }
         // An unusable configuration is reported before a token is requested or a service is resolved.
         let mut endpoint = self.endpoint(outgoing.target, &located)?;

@@ -10,11 +10,11 @@ use crate::outbound::client_credentials;
 
 /// Client credentials for webhooks, selected by host.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Credentials {
+pub(crate) struct KubeconfigCredentials {
     users: KubeconfigUsers<WebhookClientCredentials>,
 }
 
-impl Credentials {
+impl KubeconfigCredentials {
     /// Reads the users of a kubeconfig, with the files that they name.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display().to_string();
@@ -30,7 +30,7 @@ impl Credentials {
             let (identity, credential) = client_credentials(&user, directory, &mut Vec::new())?;
             Ok::<_, String>(WebhookClientCredentials { identity, credential })
         })?;
-        Ok(Credentials { users })
+        Ok(KubeconfigCredentials { users })
     }
 
     /// The credentials for a server, by its `HOST:PORT`.

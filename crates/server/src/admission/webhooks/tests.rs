@@ -71,7 +71,7 @@ fn webhook_calls_are_retried_only_after_429_and_5xx_with_retry_after() {
 
 fn transport(store: Store) -> WebhookTransport {
     let metrics = Metrics::new(0.0).unwrap().custom;
-    WebhookTransport::new(store, Credentials::default(), None, metrics, Loopback::disconnected())
+    WebhookTransport::new(store, KubeconfigCredentials::default(), None, metrics, Loopback::disconnected())
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use ::admission::{AdmissionMetrics, ChainConfig};
 use storage::Store;
 use value::{Str, Value};
 
-use crate::admission::webhooks::{Credentials, WebhookTokens, WebhookTransport};
+use crate::admission::webhooks::{KubeconfigCredentials, WebhookTokens, WebhookTransport};
 use crate::informer::{InformerProgress, Notes, start_informer};
 use crate::keys;
 use crate::loopback::Loopback;
@@ -19,8 +19,8 @@ use crate::unreadable::{Concern, Unreadable};
 /// The credentials that this server sends to webhooks, by plugin.
 #[derive(Debug, Default)]
 pub(crate) struct WebhookCredentials {
-    pub(crate) mutating: Credentials,
-    pub(crate) validating: Credentials,
+    pub(crate) mutating: KubeconfigCredentials,
+    pub(crate) validating: KubeconfigCredentials,
 }
 
 /// The dependencies of calls to webhooks.
