@@ -51,7 +51,7 @@ pub(crate) struct ApiAggregation {
 
 /// State shared between the informer, the background tasks and request handling.
 struct Registry {
-    services: ArcSwap<Services>,
+    services: ArcSwap<ApiServices>,
     /// The client certificate presented to aggregated API servers (`--proxy-client-cert-file`).
     identity: ArcSwapOption<outbound::ClientIdentity>,
     /// Held while `services` is copied, changed and swapped.
@@ -65,7 +65,7 @@ struct Registry {
 
 /// One immutable snapshot of all APIServices.
 #[derive(Clone, Default)]
-struct Services {
+struct ApiServices {
     all: BTreeMap<Str, Arc<ApiService>>,
     /// Those that aggregated API servers serve, by group, then version. Derived from `all`.
     remote: BTreeMap<Str, BTreeMap<Str, Arc<ApiService>>>,
@@ -225,7 +225,7 @@ impl Registry {
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Services)) {
+    fn change(&self, change: impl FnOnce(&mut ApiServices)) {
         let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut services = (**self.services.load()).clone();
         change(&mut services);

@@ -8,7 +8,6 @@ mod cidr;
 mod progress;
 mod service;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,23 +21,27 @@ use value::{Map, Value};
 use crate::admission::webhooks::account;
 use crate::client::Client;
 use crate::restore_deleted::{ObjectAt, RestoreDeleted};
+use crate::retry_pause::RetryPause;
 use crate::state::State;
 
-pub(crate) use progress::{Hook, Progress};
+pub(crate) use cidr::default_service_cidr;
+pub(crate) use progress::{PostStartHook, Progress};
 
 const NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// Maximum delay of the next step while the first attempts of a step are still pending.
 const STEP: Duration = Duration::from_secs(2);
 
-/// Retry delay after a failed write: doubles from `PAUSE` up to `LONGEST_PAUSE`.
-pub(crate) const PAUSE: Duration = Duration::from_millis(500);
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// The pause after a failed write.
+pub(crate) const RETRY: RetryPause = RetryPause::new(Duration::from_millis(500), Duration::from_secs(15));
 
 /// Starts to write the bootstrap objects; returns when the tasks of the last step were started and given time for one attempt.
-pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) {
+///
+/// The parameter `_watches` proves that the objects that are recreated when they are deleted are watched before they are written, so that
+/// no deletion is missed.
+pub(crate) async fn run(state: &Arc<State>, port: u16, _watches: &RestoreDeleted) {
     let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
-    for step in steps(state, port, advertise) {
+    for step in steps(state, port) {
         // The writes of a step run in parallel and share a commit.
         for item in &step {
             state.bootstrap.begin(item.hook, &item.path());
@@ -52,20 +55,22 @@ pub(crate) async fn run(state: &Arc<State>, port: u16, advertise: IpAddr) {
 
 /// The objects to write, in order: first namespaces, because later objects live in them; then the objects that webhooks from an
 /// earlier run depend on, because these webhooks may be called for everything else.
-fn steps(state: &State, port: u16, advertise: IpAddr) -> [Vec<BootstrapItem>; 3] {
-    let ranges = cidr::placed(state);
+fn steps(state: &State, port: u16) -> [Vec<BootstrapItem>; 3] {
+    let ranges = default_service_cidr(state);
     let mut first: Vec<BootstrapItem> = namespaces()
-        .map(|placed| BootstrapItem::new(Hook::SystemNamespaces, placed, DesiredState::Present))
+        .map(|namespace| {
+            BootstrapItem::new(PostStartHook::SystemNamespaces, namespace, DesiredState::Present)
+        })
         .collect();
-    first.push(BootstrapItem::new(Hook::ServiceCidr, ranges.clone(), DesiredState::CidrPresent));
+    first.push(BootstrapItem::new(PostStartHook::ServiceCidr, ranges.clone(), DesiredState::CidrPresent));
 
     let role = |object: Value| {
-        BootstrapItem::new(Hook::Roles, (rbac_collection(&object), object), DesiredState::Role)
+        BootstrapItem::new(PostStartHook::Roles, (rbac_collection(&object), object), DesiredState::Role)
     };
     let mut second = Vec::new();
     if state.admission.webhook_tokens.is_some() {
         second.push(BootstrapItem::new(
-            Hook::ClusterAuthentication,
+            PostStartHook::ClusterAuthentication,
             account::account(),
             DesiredState::Present,
         ));
@@ -75,13 +80,14 @@ fn steps(state: &State, port: u16, advertise: IpAddr) -> [Vec<BootstrapItem>; 3]
     let mut third: Vec<BootstrapItem> = bootstrap::objects().into_iter().map(role).collect();
     third.extend(
         priority_classes()
-            .map(|class| BootstrapItem::new(Hook::PriorityClasses, class, DesiredState::Present)),
+            .map(|class| BootstrapItem::new(PostStartHook::PriorityClasses, class, DesiredState::Present)),
     );
-    third.push(BootstrapItem::new(Hook::ServiceCidr, ranges, DesiredState::CidrReady));
-    let service = service::objects(state, port, advertise).into_iter();
-    third.extend(service.map(|placed| {
-        BootstrapItem::new(Hook::KubernetesService, placed, DesiredState::Fields(service::RECONCILED))
-    }));
+    third.push(BootstrapItem::new(PostStartHook::ServiceCidr, ranges, DesiredState::CidrReady));
+    third.extend(
+        service::kubernetes_service(state, port).map(|service| {
+            BootstrapItem::new(PostStartHook::KubernetesService, service, DesiredState::Present)
+        }),
+    );
     [first, second, third]
 }
 
@@ -115,9 +121,10 @@ fn namespaces() -> impl Iterator<Item = ObjectAt> {
     })
 }
 
-/// Recreates some objects when they are deleted: the namespaces, the ServiceCIDR and the `kubernetes` Service with its endpoints.
-pub(crate) fn restore_deleted(state: &State, port: u16, advertise: IpAddr) -> RestoreDeleted {
-    let objects = namespaces().chain([cidr::placed(state)]).chain(service::objects(state, port, advertise));
+/// Starts to watch the objects that are recreated when they are deleted: the namespaces, the ServiceCIDR and the `kubernetes` Service.
+pub(crate) fn restore_deleted(state: &State, port: u16) -> RestoreDeleted {
+    let objects =
+        namespaces().chain([default_service_cidr(state)]).chain(service::kubernetes_service(state, port));
     let objects = objects.collect();
     RestoreDeleted::watch(&state.storage.store, &state.storage.unreadable, objects, |_, _| {})
 }
@@ -137,7 +144,7 @@ fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
 
 /// One bootstrap object and the state it should have.
 struct BootstrapItem {
-    hook: Hook,
+    hook: PostStartHook,
     collection: String,
     object: Value,
     desired_state: DesiredState,
@@ -148,8 +155,6 @@ struct BootstrapItem {
 enum DesiredState {
     /// It exists, with any content.
     Present,
-    /// It exists, and these fields have the given values.
-    Fields(&'static [&'static [&'static str]]),
     /// The role or binding exists and grants at least the given rules and subjects.
     Role,
     /// The ServiceCIDR exists, unless its resource is not served.
@@ -159,7 +164,7 @@ enum DesiredState {
 }
 
 impl BootstrapItem {
-    fn new(hook: Hook, (collection, object): ObjectAt, desired_state: DesiredState) -> Self {
+    fn new(hook: PostStartHook, (collection, object): ObjectAt, desired_state: DesiredState) -> Self {
         BootstrapItem { hook, collection, object, desired_state }
     }
 
@@ -177,12 +182,6 @@ impl BootstrapItem {
         };
         match self.desired_state {
             DesiredState::Present => act(client, collection, &path, present).await,
-            DesiredState::Fields(fields) => {
-                act(client, collection, &path, |stored: Option<&Value>| {
-                    reconcile_action(object, stored, fields)
-                })
-                .await
-            }
             DesiredState::Role => {
                 act(client, collection, &path, |stored: Option<&Value>| reconcile::reconcile(object, stored))
                     .await
@@ -198,12 +197,12 @@ impl BootstrapItem {
     /// Retries until the object is as wanted or the server stops.
     async fn write_until_done(self, client: Client, state: Arc<State>) {
         let path = self.path();
-        let mut pause = PAUSE;
+        let (mut pause, mut refused) = (RETRY, false);
         let mut stop = state.stopping();
         loop {
             match self.write(&client).await {
                 Ok(()) => {
-                    if pause > PAUSE {
+                    if refused {
                         info!(object = path, "wrote a bootstrap object that was refused before");
                     }
                     return state.bootstrap.done(&path);
@@ -212,40 +211,22 @@ impl BootstrapItem {
                     warn!(
                         object = path,
                         error = status.message(),
-                        retry_seconds = pause.as_secs_f32(),
+                        retry_seconds = pause.next().as_secs_f32(),
                         "cannot write a bootstrap object; the server is not ready until a retry succeeds"
                     );
                     state.bootstrap.refused(&path, &status);
                 }
             }
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                _ = stop.wait_for(|stop| *stop) => return,
+            refused = true;
+            if !pause.wait(&mut stop).await {
+                return;
             }
-            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
     }
 }
 
 /// Attempts per write while it conflicts with another writer (409) or times out (504).
 const ATTEMPTS: usize = 10;
-
-/// Fields that an update cannot change; a difference requires deleting and recreating the object.
-const IMMUTABLE: &[&[&str]] = &[&["addressType"]];
-
-/// The action that sets `fields` of the stored object to the values in `object`.
-fn reconcile_action(object: &Value, stored: Option<&Value>, fields: &[&[&str]]) -> ReconcileAction {
-    let Some(stored) = stored else { return ReconcileAction::Create(object.clone()) };
-    let differs = |field: &&&[&str]| object.at(field).is_some_and(|value| stored.at(field) != Some(value));
-    if IMMUTABLE.iter().any(|field| differs(&field)) {
-        return ReconcileAction::Recreate(object.clone());
-    }
-    let mut updated = stored.clone();
-    for field in fields.iter().filter(differs) {
-        updated.set_at(field, object.at(field).cloned().unwrap_or_default());
-    }
-    if updated == *stored { ReconcileAction::Keep } else { ReconcileAction::Update(updated) }
-}
 
 /// Reads the stored object and applies `action` to it, again if another server on the same store changes it concurrently.
 async fn act(
@@ -270,12 +251,7 @@ async fn attempt(
     path: &str,
     action: impl Fn(Option<&Value>) -> ReconcileAction,
 ) -> Result<(), Status> {
-    let stored = match client.get(path).await {
-        Ok(stored) => Some(stored),
-        Err(status) if status.code() == 404 => None,
-        // An object that could not be read may still exist.
-        Err(status) => return Err(status),
-    };
+    let stored = client.get_if_exists(path).await?;
     match action(stored.as_ref()) {
         ReconcileAction::Keep => {}
         ReconcileAction::Create(object) => drop(client.create(collection, &object).await?),

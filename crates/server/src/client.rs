@@ -96,6 +96,15 @@ impl Client {
         self.request(Method::GET, path, JSON, None).await
     }
 
+    /// Like [`Client::get`], but `None` if the object does not exist. One that cannot be read may still exist, and is an error.
+    pub async fn get_if_exists(&self, path: &str) -> Result<Option<Value>, Status> {
+        match self.get(path).await {
+            Ok(object) => Ok(Some(object)),
+            Err(status) if status.code() == 404 => Ok(None),
+            Err(status) => Err(status),
+        }
+    }
+
     pub async fn create(&self, path: &str, object: &Value) -> Result<Value, Status> {
         self.request(Method::POST, path, JSON, Some(object)).await
     }

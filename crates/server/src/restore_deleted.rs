@@ -13,12 +13,12 @@ use value::Value;
 use crate::client::Client;
 use crate::informer::{Notes, start_informer};
 use crate::keys;
+use crate::retry_pause::RetryPause;
 use crate::state::State;
 use crate::unreadable::Unreadable;
 
-/// Retry delay after a failed attempt: doubles from `PAUSE` up to `LONGEST_PAUSE`.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The pause after a failed attempt.
+const RETRY: RetryPause = RetryPause::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The path of the collection to create an object in, and the object.
 pub(crate) type ObjectAt = (String, Value);
@@ -52,27 +52,24 @@ impl RestoreDeleted {
     }
 
     /// Recreates deleted objects until the server stops.
-    pub(crate) async fn run(self, state: Arc<State>, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(self: Arc<Self>, state: Arc<State>, mut stop: watch::Receiver<bool>) {
         let client = Client::new(state, InternalIdentity::ApiServer);
-        let mut pause = PAUSE;
         loop {
             tokio::select! {
                 () = self.deleted.notified() => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
+            let mut pause = RETRY;
             while let Err((object, status)) = self.restore(&client).await {
                 warn!(
                     object,
                     error = status.message(),
-                    "could not recreate a deleted object that the server needs; trying again. A policy or webhook may deny the write"
+                    "cannot recreate a deleted object that the server needs; retrying. A policy or webhook may deny the write"
                 );
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    _ = stop.wait_for(|stop| *stop) => return,
+                if !pause.wait(&mut stop).await {
+                    return;
                 }
-                pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
             }
-            pause = PAUSE;
         }
     }
 

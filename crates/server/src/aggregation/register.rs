@@ -16,8 +16,8 @@ use tracing::warn;
 use value::{Str, Value};
 
 use super::service::{AUTOMANAGED, ApiService, AutoManaged};
-use super::{PATH, Services};
-use crate::bootstrap::Hook;
+use super::{ApiServices, PATH};
+use crate::bootstrap::PostStartHook;
 use crate::client::Client;
 use crate::state::State;
 
@@ -83,7 +83,7 @@ pub(crate) struct Registrar {
 
 impl Registrar {
     pub(crate) fn new(state: &Arc<State>) -> Self {
-        state.bootstrap.begin(Hook::ApiServices, PATH);
+        state.bootstrap.begin(PostStartHook::ApiServices, PATH);
         let services = state.apis.aggregation.registry.services.load();
         Registrar {
             client: Client::new(Arc::clone(state), InternalIdentity::ApiServer),
@@ -96,7 +96,7 @@ impl Registrar {
     /// Reconciles every APIService once. The writes run in parallel and share a commit. Returns whether all succeeded.
     async fn sync(&mut self) -> bool {
         let desired = desired(&self.state);
-        let services: Arc<Services> = self.state.apis.aggregation.registry.services.load_full();
+        let services: Arc<ApiServices> = self.state.apis.aggregation.registry.services.load_full();
         let mut writes: JoinSet<(Str, Result<(), Status>)> = JoinSet::new();
         let names: BTreeSet<&Str> = desired.keys().chain(services.all.keys()).collect();
         for name in names {
@@ -130,7 +130,7 @@ impl Registrar {
                     self.synced.insert(name);
                 }
                 Ok((name, Err(status))) => {
-                    warn!(api_service = %name, error = %status, "could not write a local APIService; trying again. A policy or webhook may deny the write");
+                    warn!(api_service = %name, error = %status, "cannot write a local APIService; retrying. A policy or webhook may deny the write");
                     complete = false;
                     refused.get_or_insert((name, status));
                 }

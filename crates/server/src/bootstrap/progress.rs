@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 /// The health check a bootstrap object belongs to, named after the post-start hook of kube-apiserver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Hook {
+pub(crate) enum PostStartHook {
     /// The namespaces that every cluster has.
     SystemNamespaces,
     ServiceCidr,
@@ -16,6 +16,8 @@ pub(crate) enum Hook {
     PriorityClasses,
     /// The `kubernetes` Service and its endpoints.
     KubernetesService,
+    /// The addresses and ports of stored Services are allocated.
+    ServiceIpRepair,
     /// The ConfigMap with which aggregated API servers authenticate callers, and the service account for webhook tokens.
     ClusterAuthentication,
     /// The built-in FlowSchemas and PriorityLevelConfigurations.
@@ -24,29 +26,33 @@ pub(crate) enum Hook {
     ApiServices,
 }
 
-impl Hook {
+impl PostStartHook {
     /// All hooks, in the order of the health pages.
-    pub(crate) const ALL: [Hook; 8] = [
-        Hook::SystemNamespaces,
-        Hook::ServiceCidr,
-        Hook::Roles,
-        Hook::PriorityClasses,
-        Hook::KubernetesService,
-        Hook::ClusterAuthentication,
-        Hook::PriorityAndFairness,
-        Hook::ApiServices,
+    pub(crate) const ALL: [PostStartHook; 9] = [
+        PostStartHook::SystemNamespaces,
+        PostStartHook::ServiceCidr,
+        PostStartHook::Roles,
+        PostStartHook::PriorityClasses,
+        PostStartHook::KubernetesService,
+        PostStartHook::ServiceIpRepair,
+        PostStartHook::ClusterAuthentication,
+        PostStartHook::PriorityAndFairness,
+        PostStartHook::ApiServices,
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Hook::SystemNamespaces => "poststarthook/start-system-namespaces-controller",
-            Hook::ServiceCidr => "poststarthook/start-kubernetes-service-cidr-controller",
-            Hook::Roles => "poststarthook/rbac/bootstrap-roles",
-            Hook::PriorityClasses => "poststarthook/scheduling/bootstrap-system-priority-classes",
-            Hook::KubernetesService => "poststarthook/bootstrap-controller",
-            Hook::ClusterAuthentication => "poststarthook/start-cluster-authentication-info-controller",
-            Hook::PriorityAndFairness => "poststarthook/priority-and-fairness-config-producer",
-            Hook::ApiServices => "autoregister-completion",
+            PostStartHook::SystemNamespaces => "poststarthook/start-system-namespaces-controller",
+            PostStartHook::ServiceCidr => "poststarthook/start-kubernetes-service-cidr-controller",
+            PostStartHook::Roles => "poststarthook/rbac/bootstrap-roles",
+            PostStartHook::PriorityClasses => "poststarthook/scheduling/bootstrap-system-priority-classes",
+            PostStartHook::KubernetesService => "poststarthook/bootstrap-controller",
+            PostStartHook::ServiceIpRepair => "poststarthook/start-service-ip-repair-controllers",
+            PostStartHook::ClusterAuthentication => {
+                "poststarthook/start-cluster-authentication-info-controller"
+            }
+            PostStartHook::PriorityAndFairness => "poststarthook/priority-and-fairness-config-producer",
+            PostStartHook::ApiServices => "autoregister-completion",
         }
     }
 }
@@ -54,7 +60,7 @@ impl Hook {
 /// One object that is not written yet.
 #[derive(Debug)]
 struct Pending {
-    hook: Hook,
+    hook: PostStartHook,
     /// The error of the last attempt; `None` before the first attempt has ended.
     refusal: Option<String>,
 }
@@ -91,7 +97,7 @@ impl Progress {
     }
 
     /// Registers an object that must be written.
-    pub(crate) fn begin(&self, hook: Hook, path: &str) {
+    pub(crate) fn begin(&self, hook: PostStartHook, path: &str) {
         self.change(|inner| drop(inner.pending.insert(path.to_owned(), Pending { hook, refusal: None })));
     }
 
@@ -142,7 +148,7 @@ impl Progress {
 
     /// Succeeds if all objects of a hook are written. The error contains the first missing object and the error of its last attempt,
     /// which names the policy or webhook that denied it.
-    pub(crate) fn check(&self, hook: Hook) -> Result<(), String> {
+    pub(crate) fn check(&self, hook: PostStartHook) -> Result<(), String> {
         let inner = self.lock();
         let mut of_hook = inner.pending.iter().filter(|(_, pending)| pending.hook == hook);
         match of_hook.next() {
@@ -162,25 +168,25 @@ impl Progress {
 mod tests {
     use api::Status;
 
-    use super::{Hook, Progress};
+    use super::{PostStartHook, Progress};
 
     #[tokio::test]
     async fn a_bootstrap_check_fails_naming_the_object_that_is_not_written_and_the_reason() {
         let progress = Progress::default();
-        assert!(progress.check(Hook::Roles).is_err(), "nothing has been begun");
-        progress.begin(Hook::Roles, "/clusterroles/a");
-        progress.begin(Hook::Roles, "/clusterroles/b");
+        assert!(progress.check(PostStartHook::Roles).is_err(), "nothing has been begun");
+        progress.begin(PostStartHook::Roles, "/clusterroles/a");
+        progress.begin(PostStartHook::Roles, "/clusterroles/b");
         progress.set_complete();
-        assert_eq!(progress.check(Hook::SystemNamespaces), Ok(()));
+        assert_eq!(progress.check(PostStartHook::SystemNamespaces), Ok(()));
         progress.refused("/clusterroles/a", &Status::bad_request("policy 'p' denied it"));
         progress.done("/clusterroles/b");
         progress.settled().await;
         assert_eq!(
-            progress.check(Hook::Roles),
+            progress.check(PostStartHook::Roles),
             Err("/clusterroles/a is not written: policy 'p' denied it".to_owned())
         );
         progress.done("/clusterroles/a");
-        assert_eq!(progress.check(Hook::Roles), Ok(()));
+        assert_eq!(progress.check(PostStartHook::Roles), Ok(()));
         progress.done_all().await;
     }
 }

@@ -1,65 +1,47 @@
 use std::sync::Arc;
 
 use authn::InternalIdentity;
-use authz::rbac::reconcile::ReconcileAction;
 use value::{Value, json};
 
-use super::{BootstrapItem, DesiredState, Hook, reconcile_action};
+use super::{BootstrapItem, DesiredState, PostStartHook};
 use crate::Ephemeral;
 use crate::client::Client;
 
-const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-const FIELDS: &[&[&str]] = &[&["endpoints"], &["ports"]];
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
-fn slice(family: &str, port: i64) -> Value {
-    let address = if family == "IPv4" { "192.0.2.1" } else { "2001:db8::1" };
+fn binding(role: &str, group: &str) -> Value {
     let text = format!(
-        r#"{{"metadata":{{"name":"s","namespace":"default"}},"addressType":"{family}",
-            "endpoints":[{{"addresses":["{address}"]}}],"ports":[{{"name":"https","port":{port},"protocol":"TCP"}}]}}"#
+        r#"{{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{{"name":"b",
+            "annotations":{{"rbac.authorization.kubernetes.io/autoupdate":"true"}}}},
+            "roleRef":{{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"{role}"}},
+            "subjects":[{{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"{group}"}}]}}"#
     );
     json::parse(text.as_bytes()).unwrap()
 }
 
 async fn bring(client: &Client, object: Value) -> Result<(), u16> {
-    let item = BootstrapItem::new(
-        Hook::KubernetesService,
-        (SLICES.to_owned(), object),
-        DesiredState::Fields(FIELDS),
-    );
+    let item = BootstrapItem::new(PostStartHook::Roles, (BINDINGS.to_owned(), object), DesiredState::Role);
     item.write(client).await.map_err(|status| status.code())
-}
-
-#[test]
-fn bootstrap_recreates_objects_only_when_an_immutable_field_differs() {
-    let stored = slice("IPv4", 443);
-    assert_eq!(reconcile_action(&stored, Some(&stored), FIELDS), ReconcileAction::Keep);
-    assert_eq!(reconcile_action(&stored, None, FIELDS), ReconcileAction::Create(stored.clone()));
-    assert_eq!(
-        reconcile_action(&slice("IPv4", 6443), Some(&stored), FIELDS),
-        ReconcileAction::Update(slice("IPv4", 6443))
-    );
-    let other = slice("IPv6", 443);
-    assert_eq!(reconcile_action(&other, Some(&stored), FIELDS), ReconcileAction::Recreate(other.clone()));
 }
 
 #[tokio::test]
 async fn an_invalid_bootstrap_object_is_not_recreated_and_concurrent_bootstraps_succeed() {
     let server = Ephemeral::start().await.unwrap();
     let client = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
-    let path = format!("{SLICES}/s");
-    bring(&client, slice("IPv4", 443)).await.unwrap();
+    let path = format!("{BINDINGS}/b");
+    bring(&client, binding("view", "g")).await.unwrap();
     let first = client.get(&path).await.unwrap();
-    let mut wrong = slice("IPv4", 443);
-    wrong.set_at(&["endpoints"], Value::list([Value::map([("addresses", Value::list(["nowhere"]))])]));
-    assert_eq!(bring(&client, wrong).await, Err(422));
+    assert_eq!(bring(&client, binding("view", "")).await, Err(422));
     assert_eq!(client.get(&path).await.unwrap(), first, "what is refused stays as it was");
 
-    bring(&client, slice("IPv6", 443)).await.unwrap();
+    bring(&client, binding("edit", "g")).await.unwrap();
     let second = client.get(&path).await.unwrap();
-    assert_ne!(api::meta::uid(&second), api::meta::uid(&first));
+    assert_ne!(api::meta::uid(&second), api::meta::uid(&first), "the role of a binding cannot be changed");
 
-    let (one, two) = tokio::join!(bring(&client, slice("IPv6", 1)), bring(&client, slice("IPv6", 2)));
+    let (one, two) = tokio::join!(bring(&client, binding("edit", "x")), bring(&client, binding("edit", "y")));
     assert_eq!((one, two), (Ok(()), Ok(())));
-    assert_eq!(api::meta::uid(&client.get(&path).await.unwrap()), api::meta::uid(&second));
+    let both = client.get(&path).await.unwrap();
+    assert_eq!(api::meta::uid(&both), api::meta::uid(&second));
+    assert_eq!(both.list_at(&["subjects"]).len(), 3);
     server.running.stop().await;
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tracing::warn;
 use value::{Map, Value};
 
-use crate::bootstrap::{Hook, Progress};
+use crate::bootstrap::{PostStartHook, Progress};
 use crate::catalog::Catalog;
 use crate::client::Client;
 use crate::state::State;
@@ -31,7 +31,7 @@ pub(crate) fn is_served(catalog: &Catalog) -> bool {
 /// Registers the objects as part of bootstrap: the server is not ready before they are written.
 pub(crate) fn begin(progress: &Progress) {
     for object in bootstrap::objects() {
-        progress.begin(Hook::PriorityAndFairness, &path_of(&object));
+        progress.begin(PostStartHook::PriorityAndFairness, &path_of(&object));
     }
 }
 
@@ -77,8 +77,8 @@ pub(crate) async fn maintain(state: Arc<State>, mut stop: watch::Receiver<bool>)
         }
         for (what, status) in &failed {
             warn!(
-                what,
-                why = status.message(),
+                object = what,
+                error = status.message(),
                 "cannot update an API Priority and Fairness object; retrying"
             );
         }
@@ -95,11 +95,7 @@ fn collection(kind: FlowControlKind) -> String {
 }
 
 async fn bring(client: &Client, object: &Maintained, path: &str) -> Result<(), Status> {
-    let stored = match client.get(path).await {
-        Ok(stored) => Some(stored),
-        Err(status) if status.code() == 404 => None,
-        Err(status) => return Err(status),
-    };
+    let stored = client.get_if_exists(path).await?;
     let written = match object.revise(stored.as_ref()) {
         Revision::Keep => return Ok(()),
         Revision::Create(object_to_create) => {
