@@ -1,9 +1,10 @@
 //! Publishes `kube-system/extension-apiserver-authentication`, with which aggregated API servers authenticate this server's callers.
 //!
-//! Written as `system:apiserver`, and written again when the CAs change or the ConfigMap is modified. Existing certificates that have
-//! not expired and existing names are preserved, because another server may have published them.
+//! Written as `system:apiserver`, and checked again when the CAs change, when the ConfigMap is created or deleted, and every minute.
+//! Existing certificates that have not expired and existing names are preserved, because another server may have published them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{Status, meta};
 use authn::{FrontProxy, InternalIdentity};
@@ -14,7 +15,7 @@ use tracing::warn;
 use value::{Str, Value, json, write};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::bootstrap::{Hook, LONGEST_PAUSE, PAUSE};
+use crate::bootstrap::{PostStartHook, RETRY};
 use crate::client::Client;
 use crate::informer::{Notes, start_informer};
 use crate::keys;
@@ -25,54 +26,91 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
+/// The ConfigMap is checked this often, and when it is created or deleted. Updates by others do not wake this task: two servers that
+/// disagree must not answer each other's writes.
+const CHECK_EVERY: Duration = Duration::from_mins(1);
+
+/// A certificate stays published for this long after it has expired, in seconds: the clocks of servers differ.
+const EXPIRY_SLACK: i64 = 300;
+
 /// Publishes the ConfigMap and updates it until the server stops. `changed` signals that the CAs have changed.
 pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: watch::Receiver<bool>) {
     let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
     let path = format!("{CONFIG_MAPS}/{NAME}");
-    state.bootstrap.begin(Hook::ClusterAuthentication, &path);
+    state.bootstrap.begin(PostStartHook::ClusterAuthentication, &path);
     let hint = Arc::clone(&changed);
     let key = keys::namespaced(keys::CONFIG_MAPS, NAMESPACE, NAME);
-    start_informer(&state.storage.store, &key, Notes::hints(&state.storage.unreadable), move |_, _| {
-        hint.notify_one();
+    start_informer(&state.storage.store, &key, Notes::hints(&state.storage.unreadable), move |old, new| {
+        if old.is_none() || new.is_none() {
+            hint.notify_one();
+        }
     });
     let state = Arc::clone(state);
     tokio::spawn(async move {
         loop {
-            let mut pause = PAUSE;
+            let mut pause = RETRY;
             while let Err(error) = sync(&state, &client).await {
-                warn!(object = path, error = error.message(), "cannot write the ConfigMap; retrying");
-                state.bootstrap.refused(&path, &error);
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    _ = stopped.wait_for(|s| *s) => return,
+                match error {
+                    SyncError::Conflict => {}
+                    SyncError::Unreadable(why) => {
+                        warn!(
+                            object = path,
+                            error = why,
+                            "cannot merge the ConfigMap with what it contains; correct or delete it"
+                        );
+                        // The values of other servers stay published, and nothing that this server does would help.
+                        state.bootstrap.done(&path);
+                    }
+                    SyncError::Refused(status) => {
+                        warn!(
+                            object = path,
+                            error = status.message(),
+                            "cannot write the ConfigMap; retrying"
+                        );
+                        state.bootstrap.refused(&path, &status);
+                    }
                 }
-                pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+                if !pause.wait(&mut stopped).await {
+                    return;
+                }
             }
             state.bootstrap.done(&path);
             tokio::select! {
                 () = changed.notified() => {}
+                () = tokio::time::sleep(CHECK_EVERY) => {}
                 _ = stopped.wait_for(|s| *s) => return,
             }
         }
     });
 }
 
-async fn sync(state: &State, client: &Client) -> Result<(), Status> {
+/// Why the ConfigMap is not up to date.
+enum SyncError {
+    /// Another server wrote it at the same time.
+    Conflict,
+    /// The stored data cannot be parsed. It is not overwritten, because it may contain what other servers need.
+    Unreadable(String),
+    Refused(Status),
+}
+
+impl From<Status> for SyncError {
+    fn from(status: Status) -> Self {
+        if status.code() == 409 { SyncError::Conflict } else { SyncError::Refused(status) }
+    }
+}
+
+async fn sync(state: &State, client: &Client) -> Result<(), SyncError> {
     let path = format!("{CONFIG_MAPS}/{NAME}");
-    let stored = match client.get(&path).await {
-        Ok(stored) => Some(stored),
-        Err(status) if status.code() == 404 => None,
-        Err(status) => return Err(status),
-    };
-    let data = data(state, stored.as_ref());
+    let stored = client.get_if_exists(&path).await?;
     let held = stored.as_ref().and_then(|s| s.at(&["data"])).cloned().unwrap_or(Value::map::<Str, Value>([]));
+    let data = merged(&held, &PublishedTrust::of(state), state.now()).map_err(SyncError::Unreadable)?;
     if data == held {
         return Ok(());
     }
     let mut object = stored.clone().unwrap_or_else(|| {
         let mut object = Value::map([("apiVersion", "v1"), ("kind", "ConfigMap")]);
         meta::set(&mut object, "name", NAME);
-        meta::set(&mut object, "namespace", "kube-system");
+        meta::set(&mut object, "namespace", NAMESPACE);
         object
     });
     object.set_at(&["data"], data);
@@ -80,66 +118,114 @@ async fn sync(state: &State, client: &Client) -> Result<(), Status> {
         Some(_) => client.update(&path, &object).await,
         None => client.create(CONFIG_MAPS, &object).await,
     };
-    match written {
-        // On a conflict, the informer reports the other write, and `sync` runs again.
-        Err(status) if status.code() != 409 => Err(status),
-        _ => Ok(()),
+    let Err(status) = written else { return Ok(()) };
+    if status.code() == 413 || (status.code() == 422 && status.message().contains("Too long")) {
+        // Every server adds its own values again.
+        let options = Value::map([("apiVersion", "v1"), ("kind", "DeleteOptions")]);
+        client.delete(&path, &options).await?;
+    }
+    Err(status.into())
+}
+
+/// The data that this server publishes.
+#[derive(Clone, Debug, Default)]
+struct PublishedTrust {
+    /// PEM of the CAs of clients; may be empty.
+    clients: Vec<u8>,
+    /// PEM of the CAs of front proxies; may be empty.
+    proxies: Vec<u8>,
+    proxy: FrontProxy,
+}
+
+impl PublishedTrust {
+    fn of(state: &State) -> Self {
+        let trust = state.authentication.trust.load_full();
+        let authenticator = state.authentication.authenticator.load_full();
+        PublishedTrust {
+            clients: trust.clients.as_ref().map(|a| a.pem.to_vec()).unwrap_or_default(),
+            proxies: trust.proxies.as_ref().map(|a| a.pem.to_vec()).unwrap_or_default(),
+            proxy: authenticator.front_proxy.clone().unwrap_or_default(),
+        }
     }
 }
 
-/// The wanted data of the ConfigMap: this server's values merged with the stored ones.
-fn data(state: &State, stored: Option<&Value>) -> Value {
-    let trust = state.authentication.trust.load_full();
-    let there = |key: &str| stored.and_then(|s| s.str_at(&["data", key])).unwrap_or_default();
-    let now = state.now();
-    let bundle = |key: &str, own: Option<&[u8]>| combined(there(key), own.unwrap_or_default(), now);
+/// The wanted data of the ConfigMap: the stored values, then those of this server that are new. Fails if a stored value cannot be
+/// parsed. `now` is in seconds since the epoch.
+fn merged(stored: &Value, own: &PublishedTrust, now: i64) -> Result<Value, String> {
+    let there = |key: &str| stored.str_at(&[key]).unwrap_or_default();
+    let bundle = |key: &str, own: &[u8]| {
+        combined(there(key), own, now)
+            .map_err(|why| format!("the value of `{key}` is not a CA bundle: {why}"))
+    };
+    let list = |key: &str, own: &[Str]| {
+        let stored =
+            strings(there(key)).map_err(|why| format!("the value of `{key}` is not a list: {why}"))?;
+        let mut names: Vec<Value> = Vec::new();
+        for name in stored.iter().chain(own).cloned().map(Value::String) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        Ok::<_, String>(names)
+    };
+    let mut lists = Vec::new();
+    for (key, own) in [
+        ("requestheader-username-headers", &own.proxy.username_headers),
+        (UID_HEADERS, &own.proxy.uid_headers),
+        ("requestheader-group-headers", &own.proxy.group_headers),
+        ("requestheader-extra-headers-prefix", &own.proxy.extra_header_prefixes),
+        ("requestheader-allowed-names", &own.proxy.allowed_names),
+    ] {
+        let names = list(key, own)?;
+        // This key is newer than the others, and left out if it is empty.
+        if key != UID_HEADERS || !names.is_empty() {
+            lists.push((key, write::to_string(&Value::List(names))));
+        }
+    }
+    let clients = bundle("client-ca-file", &own.clients)?;
+    let proxies = bundle("requestheader-client-ca-file", &own.proxies)?;
     let mut data = value::Map::new();
-    let clients = bundle("client-ca-file", trust.clients.as_ref().map(|a| &*a.pem));
     if !clients.is_empty() {
         data.insert("client-ca-file", clients);
     }
-    let proxies = bundle("requestheader-client-ca-file", trust.proxies.as_ref().map(|a| &*a.pem));
     if !proxies.is_empty() {
-        let authenticator = state.authentication.authenticator.load_full();
-        let none = FrontProxy::default();
-        let proxy = authenticator.front_proxy.as_ref().unwrap_or(&none);
-        let mut list = |key: &str, own: &[Str], always: bool| {
-            let mut names: Vec<Value> = Vec::new();
-            let existing = json::parse(there(key).as_bytes()).unwrap_or_default();
-            let own = own.iter().cloned().map(Value::String);
-            for name in existing.as_list().unwrap_or_default().iter().cloned().chain(own) {
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-            if always || !names.is_empty() {
-                data.insert(key, write::to_string(&Value::List(names)));
-            }
-        };
-        list("requestheader-username-headers", &proxy.username_headers, true);
-        list("requestheader-uid-headers", &proxy.uid_headers, false);
-        list("requestheader-group-headers", &proxy.group_headers, true);
-        list("requestheader-extra-headers-prefix", &proxy.extra_header_prefixes, true);
-        list("requestheader-allowed-names", &proxy.allowed_names, true);
+        for (key, names) in lists {
+            data.insert(key, names);
+        }
         data.insert("requestheader-client-ca-file", proxies);
     }
-    Value::Map(data)
+    Ok(Value::Map(data))
 }
 
-/// The certificates of both bundles without duplicates and without expired ones.
-fn combined(there: &str, own: &[u8], now: i64) -> String {
+const UID_HEADERS: &str = "requestheader-uid-headers";
+
+/// Parses a JSON list of strings; the empty text is an empty list.
+fn strings(text: &str) -> Result<Vec<Str>, String> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let list = json::parse(text.as_bytes()).map_err(|error| error.to_string())?;
+    let names = list.as_list().ok_or("it is another type")?;
+    names
+        .iter()
+        .map(|name| name.as_str().map(Str::from).ok_or_else(|| "an item is not a string".to_owned()))
+        .collect()
+}
+
+/// The certificates of both bundles without duplicates and without those that expired more than [`EXPIRY_SLACK`] ago.
+fn combined(there: &str, own: &[u8], now: i64) -> Result<String, String> {
+    let stored = if there.is_empty() { Vec::new() } else { tls::certificates(there.as_bytes())? };
     let mut seen: Vec<Vec<u8>> = Vec::new();
     let mut out = String::new();
-    let both = [there.as_bytes(), own];
-    for der in both.iter().flat_map(|pem| tls::certificates(pem).unwrap_or_default()) {
-        let lives = X509Certificate::from_der(&der)
-            .is_ok_and(|(_, certificate)| certificate.validity().not_after.timestamp() > now);
-        if lives && !seen.iter().any(|known| known.as_slice() == &*der) {
+    for der in stored.into_iter().chain(tls::certificates(own).unwrap_or_default()) {
+        let (_, certificate) = X509Certificate::from_der(&der).map_err(|error| error.to_string())?;
+        let is_current = certificate.validity().not_after.timestamp() > now.saturating_sub(EXPIRY_SLACK);
+        if is_current && !seen.iter().any(|known| known.as_slice() == &*der) {
             out.push_str(&pem(&der));
             seen.push(der.to_vec());
         }
     }
-    out
+    Ok(out)
 }
 
 fn pem(der: &[u8]) -> String {
@@ -152,3 +238,6 @@ fn pem(der: &[u8]) -> String {
     out.push_str("-----END CERTIFICATE-----\n");
     out
 }
+
+#[cfg(test)]
+mod tests;
