@@ -1,37 +1,29 @@
 //! The identity of this server among the servers of a cluster, and hashes for the labels of metrics.
 
-use data_encoding::HEXLOWER;
+use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use sha2::{Digest as _, Sha256};
 
-/// `apiserver-` and a short hash of the host name, as in kube-apiserver.
-pub fn id() -> String {
+/// The host name as the kernel has it, the `os.Hostname` of Go.
+pub fn host() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let digest = Sha256::digest(host.trim().to_lowercase());
-    let mut text = String::from("apiserver-");
-    let (mut held, mut bits) = (0_u32, 0_u32);
-    for byte in digest.iter().take(16) {
-        held = (held << 8) | u32::from(*byte);
-        bits += 8;
-        while bits >= 5 {
-            bits -= 5;
-            text.push(letter(held >> bits));
-            held &= (1 << bits) - 1;
-        }
-    }
-    if bits > 0 {
-        text.push(letter(held << (5 - bits)));
-    }
-    text
+    host.strip_suffix('\n').unwrap_or(&host).to_owned()
 }
 
-/// The base 32 digit of the low five bits, in lower case.
-fn letter(value: u32) -> char {
-    char::from_digit(value & 31, 32).map_or('a', |digit| match digit.to_digit(32) {
-        Some(value @ 0..=25) => char::from(b'a' + u8::try_from(value).unwrap_or(0)),
-        Some(value) => char::from(b'2' + u8::try_from(value - 26).unwrap_or(0)),
-        None => 'a',
-    })
+/// The identity of a server on `host`: `apiserver-` and a hash of the host name, as in kube-apiserver. The servers of one host share it.
+pub fn id(host: &str) -> String {
+    let mut hash = Sha256::new();
+    // The length of each part precedes it, so that no two lists of parts have the same hash.
+    for part in [host, COMPONENT] {
+        hash.update(u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());
+        hash.update(part);
+    }
+    let digest = hash.finalize();
+    let (short, _) = digest.split_at(16);
+    format!("apiserver-{}", BASE32_NOPAD.encode(short).to_lowercase())
 }
+
+/// The component that the identity belongs to; also the value of the label that marks identity Leases.
+pub const COMPONENT: &str = "kube-apiserver";
 
 /// `sha256:` and the hex digest; empty for empty content.
 pub fn hash(bytes: &[u8]) -> String {
@@ -44,11 +36,9 @@ pub fn hash(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_server_identity_is_stable_and_has_the_format_of_kubernetes() {
-        let id = super::id();
-        assert_eq!(id, super::id());
-        let hash = id.strip_prefix("apiserver-").unwrap();
-        assert_eq!(hash.len(), 26);
-        assert!(hash.chars().all(|c| matches!(c, 'a'..='z' | '2'..='7')));
+    fn the_server_identity_is_the_one_that_kubernetes_computes_for_the_host() {
+        assert_eq!(super::id("vm"), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
+        assert_ne!(super::id("VM"), super::id("vm"), "kube-apiserver does not change the case");
+        assert!(!super::host().ends_with('\n'));
     }
 }

@@ -75,8 +75,8 @@ impl LoadedAuthorization {
         let index = Arc::new(rbac::RbacIndex::default());
         let roles = start_rbac_informers(storage, &index);
         let node = self.uses(AuthorizerType::Node).then(|| start_node_informers(storage));
-        let metrics =
-            AuthorizationMetrics::new(metrics.registry(), &identity::id()).map_err(ConfigError::other)?;
+        let metrics = AuthorizationMetrics::new(metrics.registry(), &identity::id(&identity::host()))
+            .map_err(ConfigError::other)?;
         let (chain, parts, files) = self.build_chain(&index, node, Arc::clone(&metrics))?;
         let chain = Arc::new(ArcSwap::from_pointee(chain));
         let internal = ChainStep { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
