@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use api::field::quote;
 use api::selector::FactsRef;
-use api::{Status, names};
+use api::{GroupVersion, Status, names};
 use authn::InternalIdentity;
 use authz::rbac::aggregation;
 use controllers::{
@@ -20,6 +20,7 @@ use documents::discovery::RemoteVersion;
 use http::Method;
 use kinds::table::Verb;
 use storage::{ChangeKind, StoredEntry, WatchError};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use value::{Map, Str, Value};
 
@@ -31,13 +32,13 @@ use crate::keys;
 use crate::state::State;
 use crate::truncate_remote::truncate_remote;
 
-/// Starts the controllers. The handle completes when the server stops and every controller has finished its current work.
+/// Starts the controllers of kube-controller-manager. They end when `stop` becomes true; the future completes when every controller
+/// has finished its current work. Dropping it aborts them.
 pub(crate) fn start(
     state: &Arc<State>,
     root_ca: Option<String>,
-    scheduler: bool,
-    event_ttl: Duration,
-) -> JoinHandle<()> {
+    stop: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + Send + use<> {
     let quotas = Arc::clone(&state.admission.quotas);
     let recount = Recount(Arc::new(move |namespace: Str, name: Str| {
         let quotas = Arc::clone(&quotas);
@@ -45,33 +46,40 @@ pub(crate) fn start(
     }));
     // Usage needs no recount unless the ResourceQuota admission plugin enforces it.
     let recount = state.admission.chain.plugins().any(|plugin| plugin == "ResourceQuota").then_some(recount);
-    start_with(
-        state,
-        ControllerOptions {
-            recount,
-            scheduler,
-            event_ttl,
-            admin_access: state.apis.admin_access,
-            observe_claims: Some(ObserveClaims(state.metrics.claims.clone())),
-            ..ControllerOptions::new(root_ca, aggregate)
-        },
-    )
+    let options = ControllerOptions {
+        recount,
+        admin_access: state.apis.admin_access,
+        observe_claims: Some(ObserveClaims(state.metrics.claims.clone())),
+        ..ControllerOptions::new(root_ca, aggregate)
+    };
+    controllers::start(access(state), options, stop)
 }
 
-fn start_with(state: &Arc<State>, options: ControllerOptions) -> JoinHandle<()> {
+/// The scheduler; `stop` as in [`start`].
+pub(crate) fn start_scheduler(state: &Arc<State>, stop: watch::Receiver<bool>) -> JoinHandle<()> {
+    controllers::start_scheduler(access(state), state.apis.admin_access, stop)
+}
+
+/// The expiry of events, until the server drains.
+pub(crate) fn start_event_ttl(state: &Arc<State>, ttl: Duration) -> JoinHandle<()> {
+    controllers::start_event_ttl(access(state), ttl, state.draining())
+}
+
+/// Builds the API access of a controller from its name.
+fn access(state: &Arc<State>) -> impl Fn(&'static str) -> InProcess + use<> {
     let kinds = Arc::new(StoredKinds::of(&state.apis.catalog));
-    let access = |name| InProcess {
-        state: Arc::clone(state),
+    let state = Arc::clone(state);
+    move |name| InProcess {
+        state: Arc::clone(&state),
         client: Client::new(
-            Arc::clone(state),
+            Arc::clone(&state),
             match name {
                 controllers::SCHEDULER => InternalIdentity::Scheduler,
                 _ => InternalIdentity::ServiceAccount { namespace: "kube-system", name },
             },
         ),
         kinds: Arc::clone(&kinds),
-    };
-    controllers::start(access, options, state.stopping())
+    }
 }
 
 /// The rules of an aggregated ClusterRole, combined as the RBAC authorizer defines it.
@@ -169,7 +177,7 @@ impl InProcess {
 
 impl ClusterReader for InProcess {
     fn kind(&self, api_version: &str, name: &str) -> Option<Arc<ResourceKind>> {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let (group, version) = GroupVersion::split(api_version);
         let found = self.state.apis.catalog.find_kind(group, version, name)?;
         // A built-in kind that is not served must not resolve to a custom resource of the same group, version and kind.
         let is_known = kinds::table::find_kind(group, version, name).is_some();
@@ -327,6 +335,11 @@ impl Api for InProcess {
             PatchBody::Strategic(patch) => {
                 let kind = "application/strategic-merge-patch+json";
                 self.client.request(Method::PATCH, &path, kind, Some(patch)).await
+            }
+            PatchBody::Apply(configuration, manager) => {
+                let target = format!("{path}?fieldManager={manager}&force=true");
+                let kind = "application/apply-patch+yaml";
+                self.client.request(Method::PATCH, &target, kind, Some(configuration)).await
             }
         }
     }

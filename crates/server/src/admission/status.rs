@@ -7,7 +7,7 @@ use std::time::Duration;
 use admission::policy::type_check;
 use authn::InternalIdentity;
 use storage::StoredEntry;
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 use tracing::debug;
 use value::{Map, Value};
 
@@ -23,19 +23,15 @@ const PATH: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpol
 const RETRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Starts the controller, which runs until the server stops.
-pub(crate) fn start(state: &Arc<State>) -> JoinHandle<()> {
+/// Runs the controller until `stop` becomes true.
+pub(crate) async fn run_until(state: Arc<State>, mut stop: watch::Receiver<bool>) {
     let name = "validatingadmissionpolicy-status-controller";
     let identity = InternalIdentity::ServiceAccount { namespace: "kube-system", name };
-    let client = Client::new(Arc::clone(state), identity);
-    let state = Arc::clone(state);
-    tokio::spawn(async move {
-        let mut stopping = state.stopping();
-        tokio::select! {
-            _ = stopping.wait_for(|stop| *stop) => {}
-            () = run(&state, &client) => {}
-        }
-    })
+    let client = Client::new(Arc::clone(&state), identity);
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = run(&state, &client) => {}
+    }
 }
 
 async fn run(state: &State, client: &Client) {
@@ -74,7 +70,7 @@ async fn reconcile(state: &State, client: &Client, policy: &Value) {
     for _ in 0..RETRIES {
         match client.merge_patch(&format!("{PATH}/{name}/status"), &patch).await {
             Err(refusal) if matches!(refusal.code(), 409 | 429 | 500..) => {
-                debug!(name, %refusal, "cannot write the status of a policy; retrying");
+                debug!(name, error = %refusal, "cannot write the status of a policy; retrying");
                 tokio::time::sleep(PAUSE).await;
             }
             _ => return,

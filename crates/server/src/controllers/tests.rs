@@ -6,7 +6,7 @@ use controllers::{ControllerOptions, ResourceKind, StoredBy};
 use documents::discovery::{self, RemoteVersion, of_custom_version};
 use value::{Value, json};
 
-use super::{aggregate, collection, elsewhere, is_segment, items, path, start_with};
+use super::{access, aggregate, collection, elsewhere, is_segment, items, path};
 use crate::Ephemeral;
 use crate::client::Client;
 
@@ -39,7 +39,8 @@ async fn only_pods_of_deleted_nodes_fail_and_are_deleted() {
         node_quarantine: Duration::from_millis(20),
         ..ControllerOptions::new(None, aggregate)
     };
-    let controllers = start_with(server.running.state(), options);
+    let state = server.running.state();
+    let controllers = tokio::spawn(controllers::start(access(state), options, state.draining()));
     let deadline = Instant::now() + PATIENCE;
     let held = loop {
         let lost = admin.get("/api/v1/namespaces/default/pods/lost").await;
