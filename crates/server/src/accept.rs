@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http::header::CONNECTION;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -21,7 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
@@ -30,6 +31,7 @@ use crate::connections::{
     ConnectionMetrics, ConnectionState, Connections, LogLimit, OpenConnection, RequestInFlight, TrackedSocket,
 };
 use crate::drain::{self, StreamGuard};
+use crate::random;
 use crate::trust::Certificates;
 use crate::write_coalescing::coalesce_writes;
 
@@ -60,6 +62,9 @@ pub struct ConnectionLimits {
     pub streams: u32,
     /// Interval of HTTP/2 keep-alive pings, and the time to wait for their acknowledgement.
     pub ping: Duration,
+    /// `--goaway-chance`: the probability that the connection of an HTTP/2 request is closed gracefully, so that its client connects
+    /// again, maybe to another server.
+    pub goaway_chance: f64,
 }
 
 impl Default for ConnectionLimits {
@@ -73,6 +78,7 @@ impl Default for ConnectionLimits {
             header_bytes: 64 * 1024,
             streams: 250,
             ping: Duration::from_secs(30),
+            goaway_chance: 0.0,
         }
     }
 }
@@ -95,7 +101,7 @@ impl ConnectionLimits {
 }
 
 /// How long a client has to close an idle connection after a graceful shutdown (GOAWAY).
-const LEAVE: Duration = Duration::from_secs(5);
+const GOAWAY_GRACE: Duration = Duration::from_secs(5);
 
 /// Handles the requests of all connections.
 pub trait RequestHandler: Send + Sync + 'static {
@@ -202,7 +208,14 @@ async fn connection<A: RequestHandler>(
     let certificates = Certificates::new(stream.get_ref().1.peer_certificates().unwrap_or_default());
     let peer = Peer { address, certificates: Arc::new(certificates) };
     let requests = Arc::clone(&state);
-    let service = service_fn(move |request| respond(Arc::clone(&handler), peer.clone(), request, &requests));
+    let goaway = Arc::new(Notify::new());
+    let leave = Arc::clone(&goaway);
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        if request.version() == http::Version::HTTP_2 && random::fraction() < limits.goaway_chance {
+            leave.notify_one();
+        }
+        respond(Arc::clone(&handler), peer.clone(), request, &requests, Arc::clone(&leave))
+    });
     let builder = http_server(limits, guard);
     let (stream, flusher) = coalesce_writes(stream);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
@@ -210,7 +223,7 @@ async fn connection<A: RequestHandler>(
     let ended = tokio::select! {
         ended = flusher.turns(connection.as_mut()) => ended,
         () = unused_after(&state, limits.headers) => return debug!(%address, "closed: no request arrived in time"),
-        () = state.must_close_gracefully() => {
+        () = either(state.must_close_gracefully(), goaway.notified()) => {
             // Without any request so far, no response is lost.
             if !state.was_used() {
                 return debug!(%address, "closed to admit other connections: no request arrived");
@@ -219,7 +232,7 @@ async fn connection<A: RequestHandler>(
             tokio::select! {
                 ended = flusher.turns(connection.as_mut()) => ended,
                 () = state.must_close_now() => return debug!(%address, "closed to admit other connections"),
-                () = idle_after(&state, LEAVE) => return debug!(%address, "closed to admit other connections: the client did not close it"),
+                () = idle_after(&state, GOAWAY_GRACE) => return debug!(%address, "closed: the client did not close it after GOAWAY"),
             }
         }
         () = stopped(&mut stop) => {
@@ -232,19 +245,33 @@ async fn connection<A: RequestHandler>(
     }
 }
 
-/// Handles one request. It counts as in flight until its response body is dropped, or until it is upgraded.
+/// Returns when one of the two does.
+async fn either(first: impl Future<Output = ()>, second: impl Future<Output = ()>) {
+    tokio::select! {
+        () = first => {}
+        () = second => {}
+    }
+}
+
+/// Handles one request. It counts as in flight until its response body is dropped, or until it is upgraded. A response on HTTP/2 with
+/// the header `Connection: close` closes the connection gracefully, as in Go.
 fn respond<A: RequestHandler>(
     handler: Arc<A>,
     peer: Peer,
     request: http::Request<Incoming>,
     connection: &Arc<ConnectionState>,
+    goaway: Arc<Notify>,
 ) -> impl Future<Output = Result<http::Response<Sending>, Infallible>> + use<A> {
     let busy = connection.begin();
     // On HTTP/1 the socket detects clients that do not read. HTTP/2 multiplexes responses, so it needs
     // its own check.
     let multiplexed = (request.version() == http::Version::HTTP_2).then(|| Arc::clone(connection));
     async move {
-        let response = handler.handle(peer, request).await;
+        let mut response = handler.handle(peer, request).await;
+        // The header is not allowed on HTTP/2.
+        if multiplexed.is_some() && response.headers_mut().remove(CONNECTION).is_some() {
+            goaway.notify_one();
+        }
         let busy = if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
             busy.upgraded();
             None

@@ -32,6 +32,11 @@ pub(crate) fn number() -> usize {
     usize::from_ne_bytes(bytes())
 }
 
+/// A number in `0.0..1.0`.
+pub(crate) fn fraction() -> f64 {
+    f64::from(u32::from_ne_bytes(bytes())) / (f64::from(u32::MAX) + 1.0)
+}
+
 /// Maximum length of the base that a suffix is appended to; together they have at most 63 bytes.
 pub(crate) const MAX_BASE: usize = 58;
 

@@ -13,21 +13,24 @@
 //!   `the_deepest_accepted_crd_is_served_after_a_restart`.
 //! - Static manifests are in force before the first write, also before those of bootstrap and of controllers. Test:
 //!   `no_violating_object_is_created_however_early_it_is_requested`.
-//! - The bootstrap objects that are created again when they are deleted are watched before bootstrap writes them. (No test.)
+//! - The bootstrap objects that are recreated when they are deleted are watched before bootstrap writes them. The compiler checks this:
+//!   [`bootstrap::run`](crate::bootstrap::run) takes the watches.
 //! - The listener accepts connections when every bootstrap object was written or refused once, or after [`SERVE_AFTER`]: a policy may
 //!   refuse bootstrap objects, or a webhook that needs this server may delay them. `/readyz` fails until bootstrap is done. Tests:
 //!   `a_policy_that_denies_bootstrap_objects_is_reported_until_it_is_removed`,
 //!   `a_webhook_that_never_answers_does_not_delay_the_start`.
 //! - Controllers start last, under the same condition or after [`RETURN_AFTER`]. Test:
 //!   `controllers_write_their_first_objects_after_bootstrap_is_done`.
-//! - Stopping ends the listener and the controllers, then waits for mutating requests, then closes the store, then the audit log. Tests:
+//! - Stopping first fails `/readyz`, ends the controllers and deletes what shows that this server runs, then ends the listener, waits
+//!   for mutating requests, closes the store, and closes the audit log. Tests:
 //!   `a_running_write_is_completed_before_the_server_stops`, `sigterm_ends_watches_and_then_the_server`,
-//!   `a_server_with_controllers_stops`.
+//!   `a_server_with_controllers_stops`, `a_draining_server_is_not_ready_and_serves_requests`.
 
 mod background;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -38,7 +41,7 @@ use tracing::info;
 
 use crate::accept;
 use crate::bootstrap::Progress;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, ShutdownConfig};
 use crate::connections::ConnectionMetrics;
 use crate::health::Health;
 use crate::loopback::Loopback;
@@ -53,13 +56,25 @@ const SERVE_AFTER: Duration = Duration::from_secs(1);
 /// How long [`start`] waits for bootstrap, while it serves requests, before it returns.
 const RETURN_AFTER: Duration = Duration::from_secs(10);
 
+/// How long a server that shuts down waits for the tasks that give up its Leases and endpoints, and for its controllers.
+const PRE_STOP_LIMIT: Duration = Duration::from_secs(20);
+
 /// Starts a server. On an error it has not answered any request. When it returns, the server answers requests and is ready, unless
 /// bootstrap objects are refused or delayed: then `/readyz` names them, and they are written again in the background until they are
 /// accepted.
 pub async fn start(config: Config) -> Result<RunningServer, ConfigError> {
     let config_files = ConfigFiles::of(&config);
     let Config {
-        listen, storage, apis, authentication, authorization, admission, serving, controllers, ..
+        listen,
+        storage,
+        addresses,
+        apis,
+        authentication,
+        authorization,
+        admission,
+        serving,
+        controllers,
+        ..
     } = config;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
 
@@ -85,8 +100,10 @@ pub async fn start(config: Config) -> Result<RunningServer, ConfigError> {
     };
 
     // The subsystems, each from its configuration and the ones before it.
+    let (drain, draining) = watch::channel(false);
     let (stop, stopped) = watch::channel(false);
-    let storage = storage.build().await?;
+    let (close, closed) = watch::channel(false);
+    let storage = storage.build(addresses.primary_family(), controllers.event_ttl).await?;
     let authorization = authorization.build(&storage, &metrics, stopped.clone())?;
     let context = AuthenticationContext { advertised: &info.advertised, webhook_tokens };
     let authentication = authentication.build(trust, &storage, &metrics, &context)?;
@@ -100,6 +117,7 @@ pub async fn start(config: Config) -> Result<RunningServer, ConfigError> {
     // Admission sends requests to the server that it is part of, so both are built in one step: see `Loopback`.
     let state = Arc::new_cyclic(|server| State {
         admission: admission.build(&storage, &metrics, &Loopback::new(server)),
+        addresses: addresses.build(&storage, &metrics.addresses, &Loopback::new(server)),
         storage,
         apis,
         authentication,
@@ -108,6 +126,7 @@ pub async fn start(config: Config) -> Result<RunningServer, ConfigError> {
         metrics,
         info,
         bootstrap,
+        draining,
         stop: stopped.clone(),
     });
     state.classify_unreadable();
@@ -115,17 +134,25 @@ pub async fn start(config: Config) -> Result<RunningServer, ConfigError> {
     let manifests = manifests.put_in_force(&state)?;
     let tls_config = Arc::new(ArcSwap::from_pointee(tls_config));
     let tls = Arc::clone(&tls_config);
-    Background { crd_informer, manifests, config_files, tls_config: tls, advertised }.start(&state);
+    let background = Background {
+        crd_informer,
+        manifests,
+        config_files,
+        tls_config: tls,
+        advertised,
+        endpoint_reconciler: config.endpoint_reconciler,
+    };
+    let mut pre_stop = background.start(&state);
 
     let _ = tokio::time::timeout(SERVE_AFTER, state.bootstrap.settled()).await;
     let connections = ConnectionMetrics::new(state.metrics.registry()).map_err(ConfigError::other)?;
     let serving =
-        accept::serve(listener, tls_config, connection_limits, connections, Arc::clone(&state), stopped);
+        accept::serve(listener, tls_config, connection_limits, connections, Arc::clone(&state), closed);
     let serving = tokio::spawn(serving);
     info!(%address, connections = connection_limits.connections, "serving");
     let _ = tokio::time::timeout(RETURN_AFTER, state.bootstrap.settled()).await;
-    let controllers = background::start_controllers(&state, controllers);
-    Ok(RunningServer { address, state, stop, serving, controllers })
+    pre_stop.extend(background::start_controllers(&state, controllers));
+    Ok(RunningServer { address, state, drain, stop, close, serving, pre_stop })
 }
 
 /// A running server. Dropping it without [`RunningServer::stop`] leaves it running until the runtime ends.
@@ -133,9 +160,13 @@ pub struct RunningServer {
     /// The bound address, with the actual port if port 0 was configured.
     pub address: SocketAddr,
     state: Arc<State>,
+    drain: watch::Sender<bool>,
     stop: watch::Sender<bool>,
+    /// Ends the listener and asks clients to leave open connections.
+    close: watch::Sender<bool>,
     serving: JoinHandle<()>,
-    controllers: Option<JoinHandle<()>>,
+    /// The tasks that end before the server stops serving, because they give up what other servers may take over.
+    pre_stop: Vec<JoinHandle<()>>,
 }
 
 impl RunningServer {
@@ -149,16 +180,37 @@ impl RunningServer {
         self.state.bootstrap.is_done()
     }
 
-    /// Stops accepting connections, ends watches, finishes the requests in progress, and closes the store.
+    /// Shuts the server down in two phases. While it drains, `/readyz` fails and requests are still served, so that load balancers
+    /// and other servers can take over: for `--shutdown-delay-duration`, and until this server has given up its Leases and
+    /// endpoints. Then it stops accepting connections, ends watches, finishes the requests in progress, and closes the store.
     pub async fn stop(self) {
         let serving = &self.state.serving;
         serving.health.set_stopping();
+        let _ = self.drain.send(true);
+        let pre_stop = async {
+            for task in self.pre_stop {
+                let _ = task.await;
+            }
+        };
+        let _ = tokio::join!(
+            tokio::time::sleep(serving.shutdown.delay),
+            tokio::time::timeout(PRE_STOP_LIMIT, pre_stop)
+        );
+        let ShutdownConfig { send_retry_after, .. } = serving.shutdown;
+        serving.is_refusing.store(send_retry_after, Ordering::Release);
+        let watches_end = serving.watches.spread(serving.shutdown.watch_grace);
         let _ = self.stop.send(true);
-        // Bounded: a client that does not read its response must not keep the process alive.
-        let _ = tokio::time::timeout(serving.request_timeout, self.serving).await;
-        if let Some(controllers) = self.controllers {
-            let _ = controllers.await;
+        if send_retry_after {
+            // Refused clients must find the server, so the listener ends last.
+            let all = serving.under_way.acquire_many(MAX_UNDER_WAY);
+            let ((), _) = tokio::join!(
+                tokio::time::sleep(watches_end),
+                tokio::time::timeout(serving.request_timeout, all)
+            );
         }
+        let _ = self.close.send(true);
+        // Bounded: a client that does not read its response must not keep the process alive.
+        let _ = tokio::time::timeout(serving.request_timeout + watches_end, self.serving).await;
         // Also the mutating requests whose clients have disconnected.
         let all = serving.under_way.acquire_many(MAX_UNDER_WAY);
         let _ = tokio::time::timeout(serving.request_timeout, all).await;

@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,7 @@ use crate::heavy::{CancelOnDrop, Effort};
 use crate::metrics::Finished;
 use crate::request_info::{Query, RequestInfo};
 use crate::respond;
+use crate::shutdown;
 use crate::state::State;
 
 impl accept::RequestHandler for State {
@@ -36,8 +38,12 @@ impl accept::RequestHandler for State {
         peer: Peer,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + Send {
+        let is_refused = self.serving.is_refusing.load(Ordering::Acquire)
+            && shutdown::is_refused(request.uri().path(), request.headers());
         let request = IncomingRequest::read(&self, peer, request);
-        let answering: Pin<Box<dyn Future<Output = Response<Body>> + Send>> = if request.is_cancellable() {
+        let answering: Pin<Box<dyn Future<Output = Response<Body>> + Send>> = if is_refused {
+            Box::pin(std::future::ready(shutdown::refusal()))
+        } else if request.is_cancellable() {
             Box::pin(answer_cancellable(self, request))
         } else {
             Box::pin(answer_to_the_end(self, request))

@@ -1,6 +1,7 @@
 //! Serving: the limits on requests, audit, health, and the threads for expensive requests.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustls::ServerConfig;
@@ -10,12 +11,13 @@ use super::Storage;
 use crate::audit::Audit;
 use crate::byte_budget::ByteBudget;
 use crate::catalog::Catalog;
-use crate::config::{ConfigError, ServingConfig};
+use crate::config::{ConfigError, ServingConfig, ShutdownConfig};
 use crate::flow_control::{self, FlowControl, FlowControlMetrics};
 use crate::health::Health;
 use crate::heavy::HeavyLane;
 use crate::metrics::Metrics;
 use crate::seats::Seats;
+use crate::shutdown::ActiveWatches;
 use crate::tls;
 
 /// More mutating requests than can be in progress: seats and the budget of bodies limit them. They are only counted, so that
@@ -38,6 +40,10 @@ pub struct Serving {
     pub(crate) under_way: Arc<Semaphore>,
     pub audit: Option<Arc<Audit>>,
     pub health: Health,
+    pub shutdown: ShutdownConfig,
+    /// The server shuts down and answers new requests with 429.
+    pub(crate) is_refusing: AtomicBool,
+    pub(crate) watches: ActiveWatches,
 }
 
 impl ServingConfig {
@@ -70,6 +76,9 @@ impl ServingConfig {
             under_way: Arc::new(Semaphore::new(MAX_UNDER_WAY as usize)),
             audit: Audit::open(self.audit, registry)?,
             health,
+            shutdown: self.shutdown,
+            is_refusing: AtomicBool::new(false),
+            watches: ActiveWatches::default(),
         })
     }
 

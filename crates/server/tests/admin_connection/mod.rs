@@ -1,5 +1,7 @@
 //! Opens a TLS connection to a server with the administrator's client certificate.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
@@ -12,6 +14,17 @@ use tokio_rustls::client::TlsStream;
 
 /// Connects and offers `protocol` through ALPN.
 pub(crate) async fn connect(server: &Ephemeral, protocol: &str) -> TlsStream<TcpStream> {
+    open(server.running.address, client_config(server, protocol)).await.unwrap()
+}
+
+pub(crate) async fn open(address: SocketAddr, config: Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+    let tcp = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    TlsConnector::from(config).connect(name, tcp).await
+}
+
+/// The administrator's credentials, and `protocol` for ALPN.
+pub(crate) fn client_config(server: &Ephemeral, protocol: &str) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(server.ca_pem.as_bytes()) {
         roots.add(authority.unwrap()).unwrap();
@@ -24,7 +37,5 @@ pub(crate) async fn connect(server: &Ephemeral, protocol: &str) -> TlsStream<Tcp
     let key = PrivateKeyDer::from_pem_slice(server.admin.key_pem.as_bytes()).unwrap();
     let mut config = builder.with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap();
     config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-    let tcp = TcpStream::connect(server.running.address).await.unwrap();
-    let name = ServerName::try_from("127.0.0.1").unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
+    Arc::new(config)
 }
