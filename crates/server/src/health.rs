@@ -1,18 +1,21 @@
 //! The health endpoints `/healthz`, `/livez` and `/readyz`, with a path for each check.
 
+mod store_probe;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, TextEncoder};
+use prometheus::{Encoder, IntCounterVec, IntGaugeVec, TextEncoder};
 use storage::Store;
 
-use crate::bootstrap::{Hook, Progress};
+use crate::bootstrap::{PostStartHook, Progress};
 use crate::manifests::DirectoryStatuses;
 use crate::metrics::MetricRegistry;
 use crate::request_info::Query;
 use crate::state::Storage;
 use crate::unreadable::Unreadable;
+use store_probe::ClusterProbes;
 
 /// The state that health checks examine.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub struct Health {
     bootstrap: Arc<Progress>,
     /// Stored objects that cannot be decoded.
     unreadable: Arc<Unreadable>,
+    /// The clusters of the store: the checks `etcd` and `etcd-readiness`, then those of `--etcd-servers-overrides`.
+    clusters: Vec<ClusterProbes>,
     /// Set when shutdown begins.
     stopping: AtomicBool,
     results: Results,
@@ -40,22 +45,16 @@ struct Results {
 impl Results {
     fn new() -> Result<Self, prometheus::Error> {
         let registry = MetricRegistry::new();
-        let last = IntGaugeVec::new(
-            Opts::new(
-                "kubernetes_healthcheck",
-                "[STABLE] This metric records the result of a single healthcheck.",
-            ),
+        let last = registry.gauge_vec(
+            "kubernetes_healthcheck",
+            "[STABLE] This metric records the result of a single healthcheck.",
             &["name", "type"],
         )?;
-        let total = IntCounterVec::new(
-            Opts::new(
-                "kubernetes_healthchecks_total",
-                "[STABLE] This metric records the results of all healthcheck.",
-            ),
+        let total = registry.counter_vec(
+            "kubernetes_healthchecks_total",
+            "[STABLE] This metric records the results of all healthcheck.",
             &["name", "status", "type"],
         )?;
-        registry.register(Box::new(last.clone()))?;
-        registry.register(Box::new(total.clone()))?;
         Ok(Results { registry, last, total })
     }
 
@@ -88,6 +87,9 @@ const CHECKS: &[(&str, bool)] = &[
     ("poststarthook/start-system-namespaces-controller", true),
     ("poststarthook/start-kubernetes-service-cidr-controller", true),
     ("poststarthook/start-cluster-authentication-info-controller", true),
+    ("poststarthook/start-service-ip-repair-controllers", true),
+    ("poststarthook/start-kube-apiserver-identity-lease-controller", true),
+    ("poststarthook/start-kube-apiserver-identity-lease-garbage-collector", true),
     ("poststarthook/rbac/bootstrap-roles", true),
     ("poststarthook/scheduling/bootstrap-system-priority-classes", true),
     ("poststarthook/bootstrap-controller", true),
@@ -122,6 +124,7 @@ impl Health {
             manifests: Arc::clone(manifests),
             bootstrap: Arc::clone(bootstrap),
             unreadable: Arc::clone(&storage.unreadable),
+            clusters: ClusterProbes::of(storage),
             stopping: AtomicBool::new(false),
             results: Results::new()?,
         })
@@ -159,6 +162,11 @@ impl Health {
         let ready = page == "readyz";
         let mut checks: Vec<String> =
             CHECKS.iter().filter(|(_, live)| ready || *live).map(|(name, _)| (*name).to_owned()).collect();
+        let after_etcd = checks.iter().position(|name| name == "storage-quota" || name.contains('/'));
+        let after_etcd = after_etcd.unwrap_or(checks.len());
+        let overrides = self.clusters.iter().skip(1);
+        let overrides = overrides.flat_map(|cluster| cluster.names().take(if ready { 2 } else { 1 }));
+        checks.splice(after_etcd..after_etcd, overrides.map(str::to_owned));
         if ready {
             // The `shutdown` check stays last.
             let last = checks.len().saturating_sub(1);
@@ -174,13 +182,24 @@ impl Health {
         self.stopping.store(true, Ordering::Release);
     }
 
+    /// Reads etcd for the checks of this path, before [`Health::page`] reports the results.
+    pub async fn probe_store(&self, path: &str) {
+        let path = path.trim_start_matches('/');
+        let (page, check) = path.split_once('/').unwrap_or((path, ""));
+        for cluster in &self.clusters {
+            cluster.run(page, check).await;
+        }
+    }
+
     fn check(&self, name: &str) -> Result<(), String> {
         match name {
-            "etcd" | "etcd-readiness" => self.store.health(),
             "storage-quota" if self.store.space().alarm => Err("the store is full".to_owned()),
             // The effect of roles, policies, webhooks, quotas and CRDs is known only if all of them can be decoded.
             "informer-sync" => self.unreadable.check_decisive(),
             "shutdown" if self.stopping.load(Ordering::Acquire) => Err("process is shutting down".to_owned()),
+            _ if name.starts_with("etcd") => {
+                self.clusters.iter().find_map(|cluster| cluster.result(name)).unwrap_or(Ok(()))
+            }
             _ => match (name.strip_prefix(MANIFESTS), hook(name)) {
                 (Some(plugin), _) => self.manifests.check(plugin),
                 (None, Some(hook)) => self.bootstrap.check(hook),
@@ -255,18 +274,20 @@ impl Health {
 }
 
 /// The bootstrap hook that a check reports.
-fn hook(check: &str) -> Option<Hook> {
-    Hook::ALL.into_iter().find(|hook| hook.name() == check)
+fn hook(check: &str) -> Option<PostStartHook> {
+    PostStartHook::ALL.into_iter().find(|hook| hook.name() == check)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use admission::manifests::{LoadedManifests, ManifestSet};
+    use kinds::strategy::service::Family;
 
-    use super::{Health, Hook};
-    use crate::config::{Data, StorageConfig};
+    use super::{Health, PostStartHook};
+    use crate::config::StorageConfig;
     use crate::manifests::DirectoryStatuses;
     use crate::request_info::Query;
 
@@ -275,8 +296,8 @@ mod tests {
     }
 
     async fn health_of(manifests: DirectoryStatuses) -> Health {
-        let config = StorageConfig { data: Data::Memory, quota: None, service_ranges: Vec::new() };
-        let storage = config.build().await.unwrap();
+        let config = StorageConfig { quota: None, ..StorageConfig::default() };
+        let storage = config.build(Family::V4, Duration::ZERO).await.unwrap();
         Health::new(&storage, &Arc::new(manifests), &Arc::default()).unwrap()
     }
 
@@ -302,7 +323,7 @@ mod tests {
         health.manifests.failed(ManifestSet::ValidatingPolicies, "bad");
         assert_eq!(page("/readyz").unwrap().0, 200, "the last good set is in force");
         health.manifests.unfollowed();
-        assert_eq!(page(policies).unwrap().0, 500, "nobody would see a change");
+        assert_eq!(page(policies).unwrap().0, 500, "changes would not be seen");
         assert_eq!(page("/livez").unwrap().0, 200);
         assert_eq!(page("/livez/manifest-admission-config/ValidatingAdmissionPolicy"), None);
         assert_eq!(
@@ -318,7 +339,7 @@ mod tests {
         let ready = |q: &str| health.page("/readyz", &Query::parse(q), false).unwrap();
         assert_eq!(ready("").0, 500);
         assert!(ready("").1.contains("[-]poststarthook/rbac/bootstrap-roles failed: reason withheld"));
-        health.bootstrap.begin(Hook::ApiServices, "/apiservices");
+        health.bootstrap.begin(PostStartHook::ApiServices, "/apiservices");
         health.bootstrap.set_complete();
         health.bootstrap.refused("/apiservices", &api::Status::bad_request("v1.: policy 'p' denied it"));
         assert!(ready("").1.contains("[-]autoregister-completion failed: reason withheld"));

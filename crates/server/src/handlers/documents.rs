@@ -5,6 +5,7 @@ mod path;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::Status;
 use authn::tokens;
@@ -19,13 +20,13 @@ use value::{Str, Value};
 pub use openapi::OpenApiBuilders;
 pub use path::is_path;
 
-use super::zpages;
+use super::{snapshot, zpages};
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::CustomKinds;
 use crate::encode;
 use crate::negotiate;
-use crate::state::State;
+use crate::state::{State, Storage};
 
 /// Paths listed at `/` besides those of health checks and API groups.
 const PATHS: &[&str] = &[
@@ -91,8 +92,9 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<HandlerRespon
         ["healthz" | "livez" | "readyz", ..] => health_page(state, call, segments.len() == 1).await,
         ["metrics"] => {
             let state = Arc::clone(state);
+            let sizes = database_sizes(&state.storage).await;
             // Formatting thousands of series must not block the other requests of this thread.
-            let page = tokio::task::spawn_blocking(move || metrics_page(&state)).await;
+            let page = tokio::task::spawn_blocking(move || metrics_page(&state, &sizes)).await;
             let page = page.map_err(|_| Status::internal("the page could not be made"))?;
             Ok(HandlerResponse::Raw(200, METRICS, Body::from(page)))
         }
@@ -103,6 +105,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<HandlerRespon
         ["statusz"] => zpages::handle(state, call, zpages::Zpage::Status),
         ["flagz"] => zpages::handle(state, call, zpages::Zpage::Flags),
         ["debug", "admission"] => crate::admission::inventory::page(state, call).await,
+        ["portcullis", "snapshot"] => snapshot::save(state, call).await,
         ["debug", "api_priority_and_fairness", name] => match &state.serving.flow_control {
             Some((control, _)) => crate::flow_control::dump_page(control, call, name),
             None => Err(Status::no_such_resource()),
@@ -114,6 +117,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<HandlerRespon
 /// Paths of kube-apiserver's API router accept only GET; the others accept every method.
 fn allows_method(segments: &[&str], verb: &str) -> bool {
     let methods = match segments {
+        ["portcullis", "snapshot"] => return verb == "post",
         ["apis"] | ["apis", _] => Methods::Any,
         ["debug", "admission"] => Methods::Reading,
         ["api" | "apis" | "version" | ".well-known" | "openid", ..] => Methods::Get,
@@ -179,6 +183,7 @@ fn issuer_document(state: &State, call: &Call, segments: &[&str]) -> Result<Hand
 /// `whole` is true for the page of all checks and false for a single check.
 async fn health_page(state: &State, call: &Call, whole: bool) -> Result<HandlerResponse, Status> {
     let reasons = call.query.get("verbose").is_some() && may_see_reasons(state, call).await;
+    state.serving.health.probe_store(&call.info.path).await;
     let page = state.serving.health.page(&call.info.path, &call.query, reasons);
     let (code, text) = page.ok_or_else(Status::no_such_resource)?;
     Ok(if whole {
@@ -188,16 +193,30 @@ async fn health_page(state: &State, call: &Call, whole: bool) -> Result<HandlerR
     })
 }
 
+/// How long the page of metrics waits for the sizes of databases, as in kube-apiserver.
+const SIZE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The size of the database of each cluster; `None` where it is not known. Empty if `--etcd-db-metric-poll-interval` is zero.
+async fn database_sizes(storage: &Storage) -> Vec<Option<u64>> {
+    let mut sizes = Vec::new();
+    for store in storage.store.clusters().filter(|_| storage.measures_database) {
+        sizes.push(match store.database_bytes() {
+            Some(size) => tokio::time::timeout(SIZE_TIMEOUT, size).await.ok().and_then(Result::ok),
+            None => Some(store.space().file),
+        });
+    }
+    sizes
+}
+
 /// All metrics in the Prometheus text format.
-fn metrics_page(state: &State) -> Vec<u8> {
-    let objects: Vec<(String, usize)> = state
-        .apis
-        .catalog
-        .stored_kinds()
+fn metrics_page(state: &State, sizes: &[Option<u64>]) -> Vec<u8> {
+    let kinds = if state.storage.counts_objects { state.apis.catalog.stored_kinds() } else { Vec::new() };
+    let objects: Vec<(String, usize)> = kinds
         .iter()
         .map(|kind| (kind.resource.to_string(), state.storage.store.count(&kind.scope(""))))
         .collect();
-    state.metrics.storage.show(&state.storage.store.space());
+    state.metrics.storage.show(&state.storage.store.space(), sizes);
+    state.addresses.show_metrics();
     let (in_flight, in_queue) = match &state.serving.flow_control {
         Some((control, _)) => (control.executing(), Some(control.waiting())),
         None => (state.serving.seats.in_use(), None),
