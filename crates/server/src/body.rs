@@ -34,8 +34,11 @@ enum Inner {
     Spliced(Splice),
     Stream(mpsc::Receiver<Bytes>),
     Forwarded(mpsc::Receiver<ForwardedPart>),
+    /// Parts that this server produces while they are sent.
+    Produced(mpsc::Receiver<ForwardedPart>),
 }
 
+/// A part of a body that marks its end explicitly.
 #[derive(Debug)]
 pub enum ForwardedPart {
     Frame(Frame<Bytes>),
@@ -45,7 +48,7 @@ pub enum ForwardedPart {
 
 /// The body ended early; the connection must not signal a complete response.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer was cut short")]
+#[error("the response body ended early")]
 pub struct Cut;
 
 impl Body {
@@ -77,6 +80,11 @@ impl Body {
     /// Sends the parts of another server's response until [`ForwardedPart::End`].
     pub fn forwarded(receiver: mpsc::Receiver<ForwardedPart>) -> Self {
         Body::of(Inner::Forwarded(receiver))
+    }
+
+    /// Sends parts until [`ForwardedPart::End`], like [`Body::forwarded`], with the time limits of this server's own responses.
+    pub fn produced(receiver: mpsc::Receiver<ForwardedPart>) -> Self {
+        Body::of(Inner::Produced(receiver))
     }
 
     fn of(inner: Inner) -> Self {
@@ -113,7 +121,7 @@ impl Body {
         match &self.inner {
             Inner::Whole(bytes) | Inner::Shared(bytes) => Some(bytes.clone()),
             Inner::Spliced(splice) => Some(splice.clone().whole().into()),
-            Inner::Stream(_) | Inner::Forwarded(_) => None,
+            Inner::Stream(_) | Inner::Forwarded(_) | Inner::Produced(_) => None,
         }
     }
 
@@ -122,7 +130,7 @@ impl Body {
         match self.inner {
             Inner::Whole(bytes) | Inner::Shared(bytes) => Some(bytes),
             Inner::Spliced(splice) => Some(splice.whole().into()),
-            Inner::Stream(_) | Inner::Forwarded(_) => None,
+            Inner::Stream(_) | Inner::Forwarded(_) | Inner::Produced(_) => None,
         }
     }
 
@@ -130,7 +138,11 @@ impl Body {
     pub fn into_stream(self) -> Option<mpsc::Receiver<Bytes>> {
         match self.inner {
             Inner::Stream(receiver) => Some(receiver),
-            Inner::Whole(_) | Inner::Shared(_) | Inner::Spliced(_) | Inner::Forwarded(_) => None,
+            Inner::Whole(_)
+            | Inner::Shared(_)
+            | Inner::Spliced(_)
+            | Inner::Forwarded(_)
+            | Inner::Produced(_) => None,
         }
     }
 
@@ -139,7 +151,7 @@ impl Body {
         match &self.inner {
             Inner::Whole(bytes) | Inner::Shared(bytes) => Some(bytes.len() as u64),
             Inner::Spliced(splice) => Some(splice.left()),
-            Inner::Stream(_) | Inner::Forwarded(_) => None,
+            Inner::Stream(_) | Inner::Forwarded(_) | Inner::Produced(_) => None,
         }
     }
 
@@ -175,7 +187,7 @@ impl HttpBody for Body {
                 Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
             }
             Inner::Stream(receiver) => receiver.poll_recv(cx).map(|chunk| chunk.map(|c| Ok(Frame::data(c)))),
-            Inner::Forwarded(receiver) => {
+            Inner::Forwarded(receiver) | Inner::Produced(receiver) => {
                 let part = match receiver.poll_recv(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Some(ForwardedPart::Frame(frame))) => return Poll::Ready(Some(Ok(frame))),

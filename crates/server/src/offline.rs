@@ -39,11 +39,15 @@ pub struct UnreadableKey {
     pub why: String,
 }
 
-/// Opens the store in a data directory. `serve` has it in the directory itself, `up` in the subdirectory `store`.
-async fn open(data: &Path) -> Result<Store, OfflineError> {
+/// The directory of the store: `serve` has it in the data directory itself, `up` in the subdirectory `store`.
+pub(crate) fn store_directory(data: &Path) -> Result<PathBuf, OfflineError> {
     let directories = [data.to_owned(), data.join("store")];
     let directory = directories.into_iter().find(|directory| storage::is_store(directory));
-    let directory = directory.ok_or_else(|| OfflineError::Missing(data.to_owned()))?;
+    directory.ok_or_else(|| OfflineError::Missing(data.to_owned()))
+}
+
+async fn open(data: &Path) -> Result<Store, OfflineError> {
+    let directory = store_directory(data)?;
     let options = StoreOptions { shard_end: keys::prefix_end, ..StoreOptions::default() };
     Ok(Store::open(Embedded::at(directory).migrating(keys::migrate), options).await?)
 }

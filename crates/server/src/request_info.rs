@@ -127,6 +127,7 @@ impl RequestInfo {
     /// True if the client determines the duration, so that neither in-flight limits nor a deadline apply.
     pub fn is_long_running(&self) -> bool {
         matches!(self.verb.as_str(), "watch" | "proxy")
+            || (self.verb == "post" && self.path == crate::handlers::snapshot::PATH)
             || (self.is_resource
                 && matches!(self.subresource.as_str(), "attach" | "exec" | "proxy" | "log" | "portforward"))
     }

@@ -10,6 +10,7 @@ pub mod get;
 pub mod list;
 pub mod pods;
 pub mod reviews;
+pub mod snapshot;
 pub mod tokens;
 pub mod update;
 pub mod watch;

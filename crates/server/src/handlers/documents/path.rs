@@ -63,7 +63,8 @@ pub fn is_path(state: &State, path: &str) -> bool {
         | ["openid", "v1", "jwks"]
         | ["openapi", "v2" | "v3"]
         | ["openapi", "v3", _]
-        | ["debug", "admission"] => true,
+        | ["debug", "admission"]
+        | ["portcullis", "snapshot"] => true,
         ["debug", "api_priority_and_fairness", "dump_priority_levels" | "dump_queues" | "dump_requests"] => {
             state.serving.flow_control.is_some()
         }
@@ -103,6 +104,8 @@ mod tests {
             "/openapi/v2/",
             "/debug//admission",
             "/debug/admission/",
+            "/portcullis/snapshot/",
+            "/portcullis//snapshot",
             "/statusz/",
             "/flagz/",
             "/apis//",

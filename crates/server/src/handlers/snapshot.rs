@@ -1,0 +1,126 @@
+//! `POST /portcullis/snapshot`: streams a snapshot of the whole store at one revision.
+//!
+//! A snapshot contains every object, Secrets included. So besides `post` on the path the caller needs `list` on all resources of all API
+//! groups: roles that read all paths, which are common, are not enough. Only `cluster-admin` and members of `system:masters` have both by
+//! default.
+//!
+//! Entries are encoded while they are sent, from references to the live entries: memory grows only by what is overwritten meanwhile.
+
+use std::sync::Arc;
+
+use api::Status;
+use authz::AuthorizationAttributes;
+use bytes::Bytes;
+use http_body::Frame;
+use storage::embedded::FORMAT;
+use storage::snapshot::{LiveSnapshot, SnapshotEncoder, SnapshotEntry, SnapshotHeader, SnapshotSummary};
+use tokio::sync::mpsc;
+
+use crate::body::{Body, ForwardedPart};
+use crate::call::{Call, HandlerResponse};
+use crate::request_info::RequestInfo;
+use crate::snapshot::program;
+use crate::state::State;
+use crate::unsent::Payer;
+
+/// The path of snapshots.
+pub const PATH: &str = "/portcullis/snapshot";
+
+/// The media type of a snapshot.
+pub const MEDIA_TYPE: &str = "application/vnd.portcullis.snapshot";
+
+/// Bytes encoded at a time, between which other requests run.
+const PIECE: usize = 64 * 1024;
+/// Pieces that wait for the connection.
+const PIECES_AHEAD: usize = 2;
+/// Seconds after which a client should try again while another snapshot is saved.
+const RETRY: u32 = 10;
+
+/// The permission that a snapshot needs besides that for its path: to list all resources of all API groups. `None` for other requests.
+pub(crate) fn further_attributes(info: &RequestInfo) -> Option<AuthorizationAttributes> {
+    (info.verb == "post" && info.path == PATH).then(|| AuthorizationAttributes::resource("list", "*", "*"))
+}
+
+/// Starts to send the snapshot. The stage `authorize` has checked both permissions.
+pub async fn save(state: &Arc<State>, call: &mut Call) -> Result<HandlerResponse, Status> {
+    let Ok(turn) = Arc::clone(&state.storage.saving).try_acquire_owned() else {
+        return Err(Status::too_many_requests("another snapshot is being saved; try again later", RETRY));
+    };
+    let store = &state.storage.store;
+    if store.clusters().count() > 1 {
+        return Err(Status::bad_request(
+            "some resources are in other clusters (--etcd-servers-overrides), and a snapshot has one revision; use `etcdctl snapshot save` for each cluster",
+        ));
+    }
+    store.fresh().await.map_err(Status::internal)?;
+    let live = store.live_snapshot();
+    let header = SnapshotHeader {
+        revision: live.revision,
+        store_format: FORMAT,
+        saved_at: u64::try_from(call.now).unwrap_or(0),
+        program: program(),
+    };
+    let (parts, receiver) = mpsc::channel(PIECES_AHEAD);
+    let (user, payer) = (call.user().name.clone(), call.payer.clone());
+    let running = state.metrics.long_running(&call.info);
+    let mut stop = state.stopping();
+    tokio::spawn(async move {
+        let sent = tokio::select! {
+            sent = send(live, header, &parts, payer.as_ref()) => sent,
+            _ = stop.wait_for(|s| *s) => Err("the server is stopping".to_owned()),
+        };
+        match sent {
+            Ok(SnapshotSummary { header, entries, bytes, .. }) => {
+                let revision = header.revision;
+                tracing::info!(%user, revision, entries, bytes, "sent a snapshot of the store");
+            }
+            Err(why) => {
+                tracing::warn!(%user, error = why, "a snapshot of the store was not sent to its end; save again");
+            }
+        }
+        drop((running, turn));
+    });
+    Ok(HandlerResponse::Raw(200, MEDIA_TYPE, Body::produced(receiver)))
+}
+
+/// Sends all parts. If it ends early, the client sees a response that was cut short, and a file without its end.
+async fn send(
+    live: LiveSnapshot,
+    header: SnapshotHeader,
+    parts: &mpsc::Sender<ForwardedPart>,
+    payer: Option<&Payer>,
+) -> Result<SnapshotSummary, String> {
+    let mut piece = Vec::with_capacity(2 * PIECE);
+    let mut encoder = SnapshotEncoder::new(header, &mut piece);
+    for entry in live {
+        encoder.entry(&SnapshotEntry::from(&*entry), &mut piece).map_err(|error| error.to_string())?;
+        if piece.len() >= PIECE {
+            let full = std::mem::replace(&mut piece, Vec::with_capacity(2 * PIECE));
+            send_piece(full, parts, payer).await?;
+        }
+    }
+    let summary = encoder.finish(&mut piece);
+    send_piece(piece, parts, payer).await?;
+    parts.send(ForwardedPart::End).await.map_err(|_| disconnected())?;
+    Ok(summary)
+}
+
+async fn send_piece(
+    piece: Vec<u8>,
+    parts: &mpsc::Sender<ForwardedPart>,
+    payer: Option<&Payer>,
+) -> Result<(), String> {
+    let mut piece = Bytes::from(piece);
+    if let Some(payer) = payer {
+        // A client that disconnects releases what it has not read.
+        piece = tokio::select! {
+            charged = payer.charge_when_possible(piece) => charged,
+            () = parts.closed() => return Err(disconnected()),
+        };
+    }
+    parts.send(ForwardedPart::Frame(Frame::data(piece))).await.map_err(|_| disconnected())
+}
+
+fn disconnected() -> String {
+    "the client disconnected, or did not read".to_owned()
+}
