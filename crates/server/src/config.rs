@@ -1,17 +1,24 @@
 //! The configuration of a server, and the error for an invalid one.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use admission::manifests::ManifestSet;
 use authn::{Anonymous, FrontProxy, StaticTokens};
+use grpc::TlsFiles;
 use ipnet::IpNet;
 use kinds::table::Served;
+use storage::Backend;
 
 use crate::accept::ConnectionLimits;
+use crate::addresses::{AddressesConfig, DEFAULT_NODE_PORTS};
 use crate::audit::AuditConfig;
 use crate::authorization::Authorization;
+use crate::endpoints::EndpointReconciler;
+use crate::etcd_values::StorageMediaType;
 use crate::pki::TlsIdentity;
 use crate::tls::TlsOptions;
 use crate::tokens::TokenConfig;
@@ -82,12 +89,75 @@ pub struct FeatureGate {
 }
 
 /// The storage backend of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum Data {
     /// In memory; the objects are lost when the process ends.
     Memory,
     /// An embedded store in this directory.
     Directory(PathBuf),
+    /// etcd, shared with other servers.
+    Etcd(Box<EtcdStorage>),
+    /// This backend, which other servers may share.
+    Backend(Arc<dyn Backend>),
+    /// A backend for most keys, and others for those below some prefixes.
+    Backends(Arc<dyn Backend>, Vec<(Vec<String>, Arc<dyn Backend>)>),
+}
+
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Data::Memory => f.write_str("Memory"),
+            Data::Directory(directory) => f.debug_tuple("Directory").field(directory).finish(),
+            Data::Etcd(config) => f.debug_tuple("Etcd").field(config).finish(),
+            Data::Backend(_) => f.write_str("Backend"),
+            Data::Backends(..) => f.write_str("Backends"),
+        }
+    }
+}
+
+/// The flags about etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdStorage {
+    /// `--etcd-servers`: URLs of the members; at least one.
+    pub servers: Vec<String>,
+    /// `--etcd-prefix`: the first part of all keys.
+    pub prefix: String,
+    /// `--etcd-cafile`, `--etcd-certfile` and `--etcd-keyfile`.
+    pub tls: TlsFiles,
+    /// `--etcd-compaction-interval`; zero for none.
+    pub compaction_interval: Duration,
+    /// `--lease-reuse-duration-seconds`: how long a lease is used for further keys.
+    pub lease_reuse: Duration,
+    /// `--storage-media-type`: the encoding of built-in resources.
+    pub media_type: StorageMediaType,
+    /// `--etcd-healthcheck-timeout` and `--etcd-readycheck-timeout`: the limits of two health checks.
+    pub probe_timeouts: ProbeTimeouts,
+    /// `--etcd-servers-overrides`: resources that are stored in other clusters.
+    pub overrides: Vec<EtcdOverride>,
+}
+
+/// A resource that is stored in another etcd cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdOverride {
+    /// Empty for the core group.
+    pub group: String,
+    /// Plural name, or `*` for all resources of the group.
+    pub resource: String,
+    /// URLs of the members; at least one.
+    pub servers: Vec<String>,
+}
+
+/// Time limits of the checks `etcd` and `etcd-readiness`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeTimeouts {
+    pub live: Duration,
+    pub ready: Duration,
+}
+
+impl Default for ProbeTimeouts {
+    fn default() -> Self {
+        ProbeTimeouts { live: Duration::from_secs(2), ready: Duration::from_secs(2) }
+    }
 }
 
 /// Whether redirects by aggregated API servers reach the client (`--aggregator-reject-forwarding-redirect`).
@@ -122,7 +192,9 @@ pub struct Config {
     pub listen: SocketAddr,
     /// `--advertise-address`; by default the address of `listen`.
     pub advertise: Option<std::net::IpAddr>,
+    pub endpoint_reconciler: EndpointReconciler,
     pub storage: StorageConfig,
+    pub addresses: AddressesConfig,
     pub apis: ApisConfig,
     pub authentication: AuthenticationConfig,
     pub authorization: Authorization,
@@ -138,14 +210,30 @@ pub struct Config {
     pub flags: Vec<(String, String)>,
 }
 
-/// The store and the address ranges of Services.
+/// The store and its size limit.
 #[derive(Debug)]
 pub struct StorageConfig {
     pub data: Data,
     /// `--quota-backend-bytes`: maximum size of all stored objects in bytes; `None` is unlimited.
     pub quota: Option<u64>,
-    /// The ranges of cluster IPs (`--service-cluster-ip-range`).
-    pub service_ranges: Vec<IpNet>,
+    /// `--storage-initialization-timeout`: after this time a start that is still loading objects logs a warning.
+    pub initialization_timeout: Duration,
+    /// `--etcd-count-metric-poll-period` is not zero: the number of objects of each resource is a metric.
+    pub counts_objects: bool,
+    /// `--etcd-db-metric-poll-interval` is not zero: the size of the database is a metric.
+    pub measures_database: bool,
+}
+
+impl Default for StorageConfig {
+    fn default() -> Self {
+        StorageConfig {
+            data: Data::Memory,
+            quota: Some(DEFAULT_STORE_QUOTA),
+            initialization_timeout: Duration::from_mins(1),
+            counts_objects: true,
+            measures_database: true,
+        }
+    }
 }
 
 /// The APIs that are served, here and by aggregated API servers.
@@ -219,15 +307,29 @@ pub struct ServingConfig {
     pub request_timeout: Duration,
     /// Without it, no audit events are written.
     pub audit: Option<AuditConfig>,
+    pub shutdown: ShutdownConfig,
 }
 
-/// The controllers that run in this process.
+/// How a server hands its clients over to other servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShutdownConfig {
+    /// `--shutdown-delay-duration`: how long a server that shuts down still serves requests while `/readyz` fails.
+    pub delay: Duration,
+    /// `--shutdown-send-retry-after`: after the delay, new requests are answered with 429 until the running ones are done. Without it,
+    /// connections are refused.
+    pub send_retry_after: bool,
+    /// `--shutdown-watch-termination-grace-period`: watches end spread over this time; zero ends them all at once.
+    pub watch_grace: Duration,
+}
+
+/// The controllers that run in this process. Where several servers share the store, the one that leads runs them.
 #[derive(Debug)]
 pub struct ControllersConfig {
+    /// Runs the controllers of kube-controller-manager, while no kube-controller-manager leads.
     pub enabled: bool,
     /// PEM of the CA of the serving certificate, published to pods in the ConfigMap `kube-root-ca.crt`.
     pub root_ca: Option<String>,
-    /// Runs the built-in scheduler.
+    /// Runs the built-in scheduler, while no kube-scheduler leads.
     pub scheduler: bool,
     /// `--event-ttl`: time until an event expires after its last write; zero means never.
     pub event_ttl: Duration,
@@ -240,10 +342,11 @@ impl Config {
         Config {
             listen,
             advertise: None,
-            storage: StorageConfig {
-                data: Data::Memory,
-                quota: Some(DEFAULT_STORE_QUOTA),
-                service_ranges: vec![DEFAULT_SERVICE_RANGE],
+            endpoint_reconciler: EndpointReconciler::default(),
+            storage: StorageConfig::default(),
+            addresses: AddressesConfig {
+                cluster_ips: vec![DEFAULT_SERVICE_RANGE],
+                node_ports: DEFAULT_NODE_PORTS,
             },
             apis: ApisConfig {
                 served: Served::default(),
@@ -279,6 +382,7 @@ impl Config {
                 max_mutating_in_flight: 200,
                 request_timeout: Duration::from_mins(1),
                 audit: None,
+                shutdown: ShutdownConfig::default(),
             },
             controllers: ControllersConfig {
                 enabled: true,

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::{
-    Encoder, HistogramVec, IntCounterVec, IntGaugeVec, TextEncoder, register_histogram_vec_with_registry,
-    register_int_counter_vec_with_registry, register_int_gauge_vec_with_registry,
-};
+use prometheus::{Encoder, HistogramVec, IntCounterVec, IntGaugeVec, TextEncoder};
 
 use crate::request_info::RequestInfo;
 
+mod addresses;
 mod authentication;
 mod bounds;
 mod claims;
@@ -21,6 +19,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
+pub use addresses::AddressMetrics;
 pub use authentication::{AuthenticationMetrics, Outcomes};
 pub use claims::ClaimMetrics;
 pub use custom::{CustomMetrics, Review};
@@ -42,6 +41,7 @@ pub struct Metrics {
     watch_events: IntCounterVec,
     deprecated: IntGaugeVec,
     admin_access: IntCounterVec,
+    leaders: IntGaugeVec,
     /// Former name of `resource_objects`.
     storage_objects: IntGaugeVec,
     resource_objects: IntGaugeVec,
@@ -49,6 +49,7 @@ pub struct Metrics {
     /// Metrics of custom resources and of webhook certificates.
     pub custom: Arc<CustomMetrics>,
     pub storage: StorageMetrics,
+    pub addresses: Arc<AddressMetrics>,
     pub claims: Arc<ClaimMetrics>,
     process: ProcessMetrics,
 }
@@ -83,81 +84,78 @@ impl Metrics {
     pub fn new(started: f64) -> Result<Self, prometheus::Error> {
         let registry = MetricRegistry::new();
         register_build_info(&registry)?;
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            register_int_counter_vec_with_registry!(name, help, labels, &registry)
-        };
-        let gauge = |name: &str, help: &str, labels: &[&str]| {
-            register_int_gauge_vec_with_registry!(name, help, labels, &registry)
-        };
-        let histogram = |name: &str, help: &str, labels: &[&str], buckets: &[f64]| {
-            register_histogram_vec_with_registry!(name, help, labels, buckets.to_vec(), &registry)
-        };
         Ok(Metrics {
-            requests: counter(
+            requests: registry.counter_vec(
                 "apiserver_request_total",
                 "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.",
                 REQUEST_LABELS,
             )?,
-            durations: histogram(
+            durations: registry.histogram_vec(
                 "apiserver_request_duration_seconds",
                 "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.",
                 DURATION_LABELS,
                 DURATION_BUCKETS,
             )?,
-            response_sizes: histogram(
+            response_sizes: registry.histogram_vec(
                 "apiserver_response_sizes",
                 "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, scope and component.",
                 RESOURCE_LABELS,
                 SIZE_BUCKETS,
             )?,
-            in_flight: gauge(
+            in_flight: registry.gauge_vec(
                 "apiserver_current_inflight_requests",
                 "[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.",
                 &["request_kind"],
             )?,
-            in_queue: gauge(
+            in_queue: registry.gauge_vec(
                 "apiserver_current_inqueue_requests",
                 "[ALPHA] Maximal number of queued requests in this apiserver per request kind in last second.",
                 &["request_kind"],
             )?,
-            long_running: gauge(
+            long_running: registry.gauge_vec(
                 "apiserver_longrunning_requests",
                 "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.",
                 RESOURCE_LABELS,
             )?,
-            dropped: counter(
+            dropped: registry.counter_vec(
                 "apiserver_dropped_requests_total",
                 "Number of requests dropped with 'Try again later' response, by request kind.",
                 &["request_kind"],
             )?,
-            watch_events: counter(
+            watch_events: registry.counter_vec(
                 "apiserver_watch_events_total",
                 "[BETA] Number of events sent in watch clients",
                 &["group", "resource", "version"],
             )?,
-            storage_objects: gauge(
+            storage_objects: registry.gauge_vec(
                 "apiserver_storage_objects",
                 "[STABLE] Number of stored objects at the time of last check split by kind.",
                 &["resource"],
             )?,
-            resource_objects: gauge(
+            resource_objects: registry.gauge_vec(
                 "apiserver_resource_objects",
                 "[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
                 &["group", "resource"],
             )?,
-            deprecated: gauge(
+            deprecated: registry.gauge_vec(
                 "apiserver_requested_deprecated_apis",
                 "[STABLE] Gauge of deprecated APIs that have been requested, broken out by API group, version, resource, subresource, and removed_release.",
                 &["group", "removed_release", "resource", "subresource", "version"],
             )?,
-            admin_access: counter(
+            admin_access: registry.counter_vec(
                 "apiserver_device_admin_access_total",
                 "Number of objects that ask for admin access to devices: created ones, and those that were refused because their namespace does not allow it.",
                 &["allowed", "kind"],
             )?,
+            leaders: registry.gauge_vec(
+                "leader_election_master_status",
+                "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+                &["name"],
+            )?,
             authentication: Arc::new(AuthenticationMetrics::new(&registry)?),
             custom: Arc::new(CustomMetrics::new(&registry)?),
             storage: StorageMetrics::new(&registry)?,
+            addresses: Arc::new(AddressMetrics::new(&registry)?),
             claims: Arc::new(ClaimMetrics::new(&registry)?),
             process: ProcessMetrics::new(&registry, started)?,
             registry,
@@ -180,24 +178,28 @@ impl Metrics {
         self.admin_access.with_label_values(&[if allowed { "true" } else { "false" }, kind]).inc();
     }
 
+    /// Shows whether this process leads by the Lease of this name.
+    pub fn set_leader(&self, lease: &str, is_leader: bool) {
+        self.leaders.with_label_values(&[lease]).set(i64::from(is_leader));
+    }
+
     pub fn finished(&self, request: &Finished<'_>) {
         let info = request.info;
         let labels = RequestLabels::of(info, request.known);
         let code = request.code.to_string();
         let dry_run = if request.dry_run { "All" } else { "" };
-        self.requests
-            .with_label_values(&[
-                code.as_str(),
-                "apiserver",
-                dry_run,
-                labels.group,
-                labels.resource,
-                labels.scope,
-                labels.subresource,
-                labels.verb,
-                labels.version,
-            ])
-            .inc();
+        let by_code = [
+            code.as_str(),
+            "apiserver",
+            dry_run,
+            labels.group,
+            labels.resource,
+            labels.scope,
+            labels.subresource,
+            labels.verb,
+            labels.version,
+        ];
+        self.requests.with_label_values(&by_code).inc();
         if request.code == 429 {
             self.dropped
                 .with_label_values(&[if info.is_read_only() { "readOnly" } else { "mutating" }])
@@ -206,18 +208,8 @@ impl Metrics {
         if info.is_long_running() {
             return;
         }
-        self.durations
-            .with_label_values(&[
-                "apiserver",
-                dry_run,
-                labels.group,
-                labels.resource,
-                labels.scope,
-                labels.subresource,
-                labels.verb,
-                labels.version,
-            ])
-            .observe(request.took.as_secs_f64());
+        let [_, of_any_code @ ..] = &by_code;
+        self.durations.with_label_values(of_any_code).observe(request.took.as_secs_f64());
         if info.is_read_only()
             && let Some(size) = request.size
         {

@@ -17,6 +17,7 @@ use kinds::strategy;
 use kinds::validation;
 use tokio::sync::watch;
 
+use crate::addresses::Addresses;
 use crate::bootstrap::Progress;
 use crate::call::Call;
 use crate::catalog::ServedResource;
@@ -31,10 +32,13 @@ pub use authorization::Authorizers;
 pub(crate) use serving::MAX_UNDER_WAY;
 pub use serving::Serving;
 pub use storage::Storage;
+pub(crate) use storage::{ETCD_CALL_TIMEOUT, etcd_channel};
 
 /// The subsystems of a running server. Each is built once, in [`start`](crate::start()), and every request is served from them.
 pub struct State {
     pub storage: Storage,
+    /// The cluster IPs and node ports of Services.
+    pub addresses: Addresses,
     pub apis: ServedApis,
     pub authentication: Authenticators,
     pub authorization: Authorizers,
@@ -44,6 +48,7 @@ pub struct State {
     pub info: ServerInfo,
     /// Which of the objects that every cluster has are not written yet.
     pub(crate) bootstrap: Arc<Progress>,
+    pub(crate) draining: watch::Receiver<bool>,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -66,7 +71,18 @@ impl State {
         i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
     }
 
-    /// Becomes true when the server begins to stop.
+    /// Microseconds since the epoch.
+    pub fn now_micros(&self) -> i64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+    }
+
+    /// Becomes true when the server begins to shut down. It still serves requests, until [`State::stopping`].
+    pub fn draining(&self) -> watch::Receiver<bool> {
+        self.draining.clone()
+    }
+
+    /// Becomes true when the server no longer accepts connections and ends watches.
     pub fn stopping(&self) -> watch::Receiver<bool> {
         self.stop.clone()
     }
@@ -117,6 +133,7 @@ impl State {
                     informers.reached(row.plural, revision).await;
                 }
             }
+            "networking.k8s.io" if row.plural == "servicecidrs" => self.addresses.reached(revision).await,
             crate::aggregation::GROUP => self.apis.aggregation.reached(revision).await,
             _ => {}
         }

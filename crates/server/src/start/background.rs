@@ -9,17 +9,22 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::info;
 
-use crate::admission::status;
+use crate::addresses;
 use crate::admission::webhooks::account;
 use crate::aggregation;
 use crate::bootstrap;
 use crate::config::ControllersConfig;
+use crate::consistency;
 use crate::controllers;
 use crate::crd_controller;
+use crate::endpoints::{self, EndpointReconciler};
 use crate::flow_control;
+use crate::identity_lease;
+use crate::leadership;
 use crate::manifests;
 use crate::published;
 use crate::reload::{self, ConfigFiles};
+use crate::restore_deleted::RestoreDeleted;
 use crate::state::State;
 
 /// The inputs of the background tasks, besides the subsystems.
@@ -31,21 +36,25 @@ pub(super) struct Background {
     pub(super) tls_config: Arc<ArcSwap<ServerConfig>>,
     /// The address of the `kubernetes` Service's endpoint.
     pub(super) advertised: SocketAddr,
+    pub(super) endpoint_reconciler: EndpointReconciler,
 }
 
 impl Background {
-    /// Starts all tasks. They end when the server stops.
-    pub(super) fn start(self, state: &Arc<State>) {
-        let Background { crd_informer, manifests, config_files, tls_config, advertised } = self;
+    /// Starts all tasks. They end when the server stops; those that are returned end when it drains, and the server waits for them
+    /// before it stops.
+    pub(super) fn start(self, state: &Arc<State>) -> Vec<JoinHandle<()>> {
+        let Background { crd_informer, manifests, config_files, tls_config, advertised, endpoint_reconciler } =
+            self;
         let stopped = state.stopping();
-        // These watches begin before bootstrap writes the objects.
-        let restore_deleted = bootstrap::restore_deleted(state, advertised.port(), advertised.ip());
+        let restore_deleted = Arc::new(bootstrap::restore_deleted(state, advertised.port()));
         let webhook_account = state
             .admission
             .webhook_tokens
             .as_ref()
             .map(|tokens| account::watch(&state.storage.store, &state.storage.unreadable, tokens));
 
+        addresses::start_repair(state);
+        tokio::spawn(addresses::keep_default_cidr(Arc::clone(state)));
         crd_controller::start(state, crd_informer);
         // APIServices and bootstrap objects are written at the same time, so that their writes share commits.
         aggregation::run(state, aggregation::register::Registrar::new(state));
@@ -54,7 +63,12 @@ impl Background {
             tokio::spawn(flow_control::maintain(Arc::clone(state), stopped.clone()));
         }
         let trust_changed = Arc::new(Notify::new());
-        tokio::spawn(run_bootstrap(Arc::clone(state), advertised, Arc::clone(&trust_changed)));
+        tokio::spawn(run_bootstrap(
+            Arc::clone(state),
+            advertised.port(),
+            Arc::clone(&restore_deleted),
+            Arc::clone(&trust_changed),
+        ));
 
         let watched = config_files.watched(state, &trust_changed, &tls_config);
         let metrics = Arc::clone(&state.metrics.authentication);
@@ -65,14 +79,25 @@ impl Background {
         }
         tokio::spawn(restore_deleted.run(Arc::clone(state), stopped.clone()));
         if let Some(account) = webhook_account {
-            tokio::spawn(account.run(Arc::clone(state), stopped));
+            tokio::spawn(Arc::new(account).run(Arc::clone(state), stopped));
         }
+        tokio::spawn(identity_lease::collect_garbage(Arc::clone(state)));
+        tokio::spawn(consistency::run(Arc::clone(state)));
+        vec![
+            tokio::spawn(identity_lease::run(Arc::clone(state))),
+            tokio::spawn(endpoints::run(Arc::clone(state), advertised, endpoint_reconciler)),
+        ]
     }
 }
 
 /// Writes the bootstrap objects and logs when all of them are accepted.
-async fn run_bootstrap(state: Arc<State>, advertised: SocketAddr, trust_changed: Arc<Notify>) {
-    bootstrap::run(&state, advertised.port(), advertised.ip()).await;
+async fn run_bootstrap(
+    state: Arc<State>,
+    port: u16,
+    restore_deleted: Arc<RestoreDeleted>,
+    trust_changed: Arc<Notify>,
+) {
+    bootstrap::run(&state, port, &restore_deleted).await;
     published::publish(&state, trust_changed, state.stopping());
     state.bootstrap.set_complete();
     let mut stop = state.stopping();
@@ -82,14 +107,12 @@ async fn run_bootstrap(state: Arc<State>, advertised: SocketAddr, trust_changed:
     }
 }
 
-/// The handle ends when the server stops and every controller has finished its current work.
-pub(super) fn start_controllers(state: &Arc<State>, config: ControllersConfig) -> Option<JoinHandle<()>> {
-    let ControllersConfig { enabled, root_ca, scheduler, event_ttl } = config;
-    enabled.then(|| {
-        let status = status::start(state);
-        let others = controllers::start(state, root_ca, scheduler, event_ttl);
-        tokio::spawn(async move {
-            let _ = tokio::join!(status, others);
-        })
-    })
+/// Starts the controllers that are enabled. The handles end when the server drains and every controller has finished its current work.
+pub(super) fn start_controllers(state: &Arc<State>, config: ControllersConfig) -> Vec<JoinHandle<()>> {
+    let event_ttl = config.event_ttl;
+    let mut all = vec![leadership::start(state, config)];
+    if !event_ttl.is_zero() {
+        all.push(controllers::start_event_ttl(state, event_ttl));
+    }
+    all
 }

@@ -1,48 +1,171 @@
 //! Storage: the store, and what is derived from its whole content at start.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use etcd::{EtcdBackend, EtcdConfig, KeyFilter};
+use grpc::{ChannelConfig, GrpcEndpoint};
+use kinds::strategy::service::Family;
 use storage::{Embedded, Memory, Store, StoreOptions};
+use tokio::sync::Semaphore;
 
-use crate::addresses::Addresses;
-use crate::config::{ConfigError, Data, StorageConfig};
-use crate::encode;
+use crate::config::{ConfigError, Data, EtcdStorage, ProbeTimeouts, StorageConfig};
+use crate::etcd_overrides::{self, EtcdCluster};
+use crate::etcd_values::KubernetesValues;
 use crate::keys;
-use crate::unreadable::{Concern, Unreadable};
+use crate::unreadable::{DecodeFailures, Unreadable};
 
 pub struct Storage {
     pub store: Store,
     /// The stored objects that cannot be decoded. Decisions that would need one of them are refused.
     pub(crate) unreadable: Arc<Unreadable>,
-    /// The cluster IPs and node ports that stored Services hold.
-    pub addresses: Addresses,
+    pub(crate) probe_timeouts: ProbeTimeouts,
+    /// The number of objects of each resource is a metric.
+    pub(crate) counts_objects: bool,
+    /// The size of the database is a metric.
+    pub(crate) measures_database: bool,
+    /// How long a written Event lives in a store that other servers share, so that it ends also if this server does. In other stores a
+    /// controller deletes old Events.
+    pub(crate) event_ttl: Option<Duration>,
+    /// Limits snapshots to one at a time.
+    pub(crate) saving: Arc<Semaphore>,
 }
 
 impl StorageConfig {
-    /// Opens the store, looks for objects that cannot be decoded, and reserves the addresses of the stored Services.
-    pub(crate) async fn build(self) -> Result<Storage, ConfigError> {
-        let StorageConfig { data, quota, service_ranges } = self;
+    /// Opens the store, and looks for objects that cannot be decoded. `primary_family` is that of the first service range; `event_ttl` is
+    /// zero if Events do not expire.
+    pub(crate) async fn build(
+        self,
+        primary_family: Family,
+        event_ttl: Duration,
+    ) -> Result<Storage, ConfigError> {
+        let StorageConfig { data, quota, initialization_timeout, counts_objects, measures_database } = self;
+        let failures = Arc::default();
+        let mut probe_timeouts = ProbeTimeouts::default();
         let options = StoreOptions { quota, shard_end: keys::prefix_end, ..StoreOptions::default() };
-        let store = match data {
-            Data::Memory => Store::open(Memory::new(), options).await,
-            Data::Directory(directory) => {
-                Store::open(Embedded::at(directory).migrating(keys::migrate), options).await
-            }
+        if let Data::Etcd(config) = &data {
+            probe_timeouts = config.probe_timeouts;
         }
-        .map_err(ConfigError::other)?;
+        let opening = async {
+            match data {
+                Data::Memory => Store::open(Memory::new(), options).await.map_err(ConfigError::other),
+                Data::Etcd(config) => open_etcd(&config, primary_family, &failures, options).await,
+                Data::Directory(directory) => {
+                    let backend = Embedded::at(directory).migrating(keys::migrate);
+                    Store::open(backend, options).await.map_err(ConfigError::other)
+                }
+                Data::Backend(backend) => Store::open_dyn(backend, options).await.map_err(ConfigError::other),
+                Data::Backends(backend, others) => {
+                    let main = Store::open_dyn(backend, options.clone()).await.map_err(ConfigError::other)?;
+                    let mut overrides = Vec::new();
+                    for (prefixes, backend) in others {
+                        let store = Store::open_dyn(backend, options.clone()).await;
+                        overrides.push((prefixes, store.map_err(ConfigError::other)?));
+                    }
+                    Ok(main.with_overrides(overrides))
+                }
+            }
+        };
+        let store = warn_after(initialization_timeout, opening).await?;
 
         let scanned = store.clone();
-        let unreadable = tokio::task::spawn_blocking(move || Unreadable::scan(&scanned)).await;
+        let unreadable = tokio::task::spawn_blocking(move || Unreadable::scan(&scanned, failures)).await;
         let unreadable = Arc::new(unreadable.map_err(ConfigError::other)?);
 
-        let addresses = Addresses::new(&service_ranges);
-        for entry in &store.snapshot(keys::SERVICES).entries {
-            match encode::tree(entry) {
-                Ok(service) => addresses.load(&service),
-                // Its addresses are unknown, so no others can be allocated safely.
-                Err(why) => unreadable.note(entry, &why, Some(Concern::Addresses)),
-            }
-        }
-        Ok(Storage { store, unreadable, addresses })
+        let event_ttl = (store.is_shared() && !event_ttl.is_zero()).then_some(event_ttl);
+        Ok(Storage {
+            store,
+            unreadable,
+            probe_timeouts,
+            counts_objects,
+            measures_database,
+            event_ttl,
+            saving: Arc::new(Semaphore::new(1)),
+        })
     }
+}
+
+/// Waits for the store. kube-apiserver declares itself ready after this time; here the server has to wait, and says so.
+async fn warn_after<T>(limit: Duration, opening: impl Future<Output = T>) -> T {
+    tokio::pin!(opening);
+    tokio::select! {
+        opened = &mut opening => return opened,
+        () = tokio::time::sleep(limit) => {}
+    }
+    tracing::warn!(
+        "the store is not loaded after {limit:?} (--storage-initialization-timeout); the server becomes ready when it is"
+    );
+    opening.await
+}
+
+/// Opens the store in etcd, and those of the clusters that hold some of its resources.
+async fn open_etcd(
+    config: &EtcdStorage,
+    primary_family: Family,
+    failures: &Arc<DecodeFailures>,
+    options: StoreOptions,
+) -> Result<Store, ConfigError> {
+    // etcd has a quota of its own.
+    let options = StoreOptions { quota: None, ..options };
+    let overrides = etcd_overrides::clusters(config)?;
+    let moved: Vec<String> = overrides.iter().flat_map(|cluster| cluster.prefixes.clone()).collect();
+    let mut backend = etcd_backend(config, &config.servers, primary_family, failures)?;
+    if !moved.is_empty() {
+        backend = backend.limited_to(KeyFilter(Arc::new(move |key: &str| !is_below(&moved, key))));
+    }
+    let main = Store::open(backend, options.clone()).await.map_err(ConfigError::other)?;
+    let mut others = Vec::new();
+    for EtcdCluster { servers, prefixes } in overrides {
+        let owned = prefixes.clone();
+        let backend = etcd_backend(config, &servers, primary_family, failures)?;
+        let backend = backend.limited_to(KeyFilter(Arc::new(move |key: &str| is_below(&owned, key))));
+        let opened = Store::open(backend, options.clone()).await;
+        let store = opened.map_err(|error| {
+            ConfigError::flag("etcd-servers-overrides", format!("{}: {error}", servers.join(";")))
+        })?;
+        others.push((prefixes, store));
+    }
+    Ok(main.with_overrides(others))
+}
+
+fn is_below(prefixes: &[String], key: &str) -> bool {
+    prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()))
+}
+
+/// Longest time for one call of etcd: how long kube-apiserver lets a write take.
+pub(crate) const ETCD_CALL_TIMEOUT: Duration = Duration::from_secs(34);
+
+/// The connections to the members that `--etcd-servers` names.
+pub(crate) fn etcd_channel(config: &EtcdStorage) -> Result<ChannelConfig, ConfigError> {
+    channel_to(config, &config.servers)
+}
+
+/// The connections to these members.
+fn channel_to(config: &EtcdStorage, servers: &[String]) -> Result<ChannelConfig, ConfigError> {
+    let needs_tls = servers.iter().any(|url| url.starts_with("https://"));
+    let tls = if needs_tls { Some(config.tls.load().map_err(ConfigError::other)?) } else { None };
+    let endpoints: Result<Vec<GrpcEndpoint>, _> =
+        servers.iter().map(|url| GrpcEndpoint::parse(url, tls.as_ref())).collect();
+    Ok(ChannelConfig::new(endpoints.map_err(ConfigError::other)?))
+}
+
+fn etcd_backend(
+    config: &EtcdStorage,
+    servers: &[String],
+    primary_family: Family,
+    failures: &Arc<DecodeFailures>,
+) -> Result<EtcdBackend, ConfigError> {
+    Ok(EtcdBackend::new(EtcdConfig {
+        channel: channel_to(config, servers)?,
+        prefix: config.prefix.clone(),
+        store_root: keys::ROOT.trim_end_matches('/').to_owned(),
+        codec: Arc::new(KubernetesValues {
+            media_type: config.media_type,
+            primary_family,
+            failures: Arc::clone(failures),
+        }),
+        compaction_interval: config.compaction_interval,
+        lease_reuse: config.lease_reuse,
+        call_timeout: ETCD_CALL_TIMEOUT,
+    }))
 }
