@@ -31,42 +31,22 @@ const fn boolean(flag: UnsupportedFlag) -> UnsupportedFlag {
     UnsupportedFlag { boolean: true, ..flag }
 }
 
-const ETCD: &str = "etcd is not supported yet; objects are stored in --data-dir";
-const NO_ETCD: &str = "it configures the connection to etcd, which is not used";
 const AUDIT: &str = "the audit webhook backend is not implemented yet";
 const OIDC: &str = "OpenID Connect authentication is not implemented yet";
 const TOKEN_WEBHOOK: &str = "webhook token authentication is not implemented yet";
 const NO_NODES: &str = "the server does not connect to nodes";
-const ONE_SERVER: &str = "only one server can use the store, so there are no peers";
+const NO_PEERS: &str = "requests are not forwarded to peer servers";
 const LOGS: &str = "log lines are written immediately, to standard error";
 const LEASES: &str = "coordinated leader election is not implemented";
 
 /// Grouped by subject; `docs/reference/flags.md` lists them.
 pub(crate) const UNSUPPORTED_FLAGS: &[UnsupportedFlag] = &[
     // Storage.
-    rejected("etcd-servers", ETCD),
-    rejected("etcd-servers-overrides", ETCD),
-    rejected("etcd-cafile", ETCD),
-    rejected("etcd-certfile", ETCD),
-    rejected("etcd-keyfile", ETCD),
-    rejected("etcd-prefix", ETCD),
     rejected("encryption-provider-config", "encryption of stored objects is not implemented yet"),
     boolean(rejected(
         "encryption-provider-config-automatic-reload",
         "encryption of stored objects is not implemented yet",
     )),
-    ignored("etcd-compaction-interval", NO_ETCD),
-    ignored("etcd-count-metric-poll-period", NO_ETCD),
-    ignored("etcd-db-metric-poll-interval", NO_ETCD),
-    ignored("etcd-healthcheck-timeout", NO_ETCD),
-    ignored("etcd-readycheck-timeout", NO_ETCD),
-    ignored("lease-reuse-duration-seconds", NO_ETCD),
-    ignored("storage-backend", "the embedded store is the only backend"),
-    ignored("storage-media-type", "objects are stored as JSON"),
-    ignored("storage-initialization-timeout", "the server opens the store before it listens"),
-    boolean(ignored("watch-cache", "the watch cache is always on and holds every object")),
-    ignored("watch-cache-sizes", "the watch cache is always on and holds every object"),
-    ignored("default-watch-cache-size", "the watch cache is always on and holds every object"),
     // Authentication.
     rejected("authentication-config", "AuthenticationConfiguration is not implemented yet"),
     rejected("authentication-token-webhook-cache-ttl", TOKEN_WEBHOOK),
@@ -115,10 +95,8 @@ pub(crate) const UNSUPPORTED_FLAGS: &[UnsupportedFlag] = &[
     boolean(rejected("disable-http2-serving", "disabling HTTP/2 is not implemented yet")),
     rejected("debug-socket-path", "there are no profiling endpoints"),
     // Flags without effect.
-    ignored("endpoint-reconciler-type", ONE_SERVER),
-    ignored("peer-advertise-ip", ONE_SERVER),
-    ignored("peer-advertise-port", ONE_SERVER),
-    ignored("goaway-chance", ONE_SERVER),
+    ignored("peer-advertise-ip", NO_PEERS),
+    ignored("peer-advertise-port", NO_PEERS),
     ignored("coordinated-leadership-lease-duration", LEASES),
     ignored("coordinated-leadership-renew-deadline", LEASES),
     ignored("coordinated-leadership-retry-period", LEASES),
@@ -130,7 +108,10 @@ pub(crate) const UNSUPPORTED_FLAGS: &[UnsupportedFlag] = &[
     ignored("max-connection-bytes-per-sec", NO_NODES),
     ignored("kubernetes-service-node-port", "the Service default/kubernetes has a cluster IP only"),
     boolean(ignored("enable-logs-handler", "log files are not served")),
-    boolean(ignored("enable-garbage-collector", "the garbage collector always runs")),
+    boolean(ignored(
+        "enable-garbage-collector",
+        "the garbage collector is one of the built-in controllers (--enable-controllers)",
+    )),
     ignored("delete-collection-workers", "deletecollection deletes objects sequentially"),
     ignored("external-hostname", "published URLs use --advertise-address"),
     ignored("livez-grace-period", "/livez succeeds as soon as the server listens"),
@@ -138,15 +119,6 @@ pub(crate) const UNSUPPORTED_FLAGS: &[UnsupportedFlag] = &[
         "min-request-timeout",
         "watches end after 30 to 60 minutes unless the client sets timeoutSeconds",
     ),
-    ignored(
-        "shutdown-delay-duration",
-        "the server stops accepting connections immediately and completes running requests",
-    ),
-    boolean(ignored(
-        "shutdown-send-retry-after",
-        "the server stops accepting connections immediately and completes running requests",
-    )),
-    ignored("shutdown-watch-termination-grace-period", "watches end when the server shuts down"),
     ignored("http2-max-streams-per-connection", "the limit is always 250"),
     boolean(ignored("permit-address-sharing", "the server does not share its address with other processes")),
     boolean(ignored("permit-port-sharing", "the server does not share its port with other processes")),

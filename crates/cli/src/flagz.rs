@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(value("enable-admission-plugins"), Some("[]"));
         assert_eq!(value("max-requests-inflight"), Some("400"));
         assert_eq!(value("goaway-chance"), Some("0.1"), "it is set");
-        assert_eq!(value("etcd-servers"), None, "it is unsupported and not set");
+        assert_eq!(value("oidc-issuer-url"), None, "it is unsupported and not set");
         assert_eq!(value("client-ca-file"), Some(""));
     }
 }

@@ -25,7 +25,9 @@ pub(crate) fn start(format: LogFormat, verbosity: u8) -> Result<()> {
     let filter = EnvFilter::new(if level == "trace" {
         "trace".to_owned()
     } else {
-        format!("warn,server={level},portcullis={level},storage={level},controllers={level}")
+        format!(
+            "warn,server={level},portcullis={level},storage={level},controllers={level},etcd={level},grpc={level}"
+        )
     });
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);

@@ -5,6 +5,7 @@ mod audit;
 mod authz;
 mod cel;
 mod check;
+mod etcd;
 mod flags;
 #[cfg(test)]
 mod flags_page;
@@ -13,9 +14,13 @@ mod front_proxy;
 mod gates;
 mod limits;
 mod logging;
+mod migrate;
 mod serve;
+mod shutdown;
+mod snapshot;
 mod store;
 mod up;
+mod watch_cache;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -54,6 +59,15 @@ enum CliCommand {
     Check(check::Args),
     /// Validate and try out an AuthorizationConfiguration without a server.
     Authz(authz::Args),
+    /// Save, verify and restore snapshots of the store.
+    Snapshot(snapshot::Args),
+    /// Copy all data from the embedded store of a stopped server to etcd, or from etcd to a new embedded store.
+    ///
+    /// Every object is decoded, copied, read back and compared. The target must be empty, and no server starts from it before the copy is
+    /// complete and verified; after an interruption, the same command resumes. The source is not changed; all servers that use it must be
+    /// stopped. The resourceVersions in the target exceed those of the source, so that clients list again.
+    /// Exit codes: 0 copied and verified, 1 not copied or not complete, 2 usage error.
+    Migrate(migrate::Args),
     /// Check or repair the store of a stopped server.
     Store(store::Args),
     /// Print the versions of portcullis and of Kubernetes.
@@ -93,6 +107,8 @@ fn main() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
+        CliCommand::Snapshot(args) => snapshot::run(&args),
+        CliCommand::Migrate(args) => migrate::run(&args),
         CliCommand::Store(args) => match store::run(&args) {
             Ok(code) => return code,
             Err(error) => Err(error),

@@ -13,18 +13,22 @@ use server::{Config, ConfigError};
 
 use crate::aggregation::AggregationArgs;
 use crate::audit::AuditArgs;
+use crate::etcd::EtcdArgs;
 use crate::flags::UNSUPPORTED_FLAGS;
 use crate::front_proxy::RequestHeaderArgs;
 use crate::limits::LimitArgs;
 use crate::logging::{self, LogFormat};
+use crate::shutdown::ShutdownArgs;
 
 /// The flags that `serve` implements. The others that kube-apiserver has are in [`UNSUPPORTED_FLAGS`].
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
-    /// Directory of the embedded store (required). Created with mode 0700 if it does not exist.
+    /// Directory of the embedded store; required unless --etcd-servers is given. Created with mode 0700 if it does not exist.
     #[arg(long, help_heading = "Storage")]
     data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    etcd: EtcdArgs,
 
     /// Port of the HTTPS server.
     #[arg(long, default_value_t = 6443, help_heading = "Serving")]
@@ -35,6 +39,18 @@ pub(crate) struct Args {
     /// IP address published to members of the cluster [default: --bind-address].
     #[arg(long, help_heading = "Serving")]
     advertise_address: Option<IpAddr>,
+    /// How servers that share a store keep the endpoints of the Service default/kubernetes: lease, master-count (deprecated) or none.
+    #[arg(long, value_name = "TYPE", default_value = "lease", help_heading = "Serving")]
+    endpoint_reconciler_type: String,
+    /// Number of servers, for --endpoint-reconciler-type=master-count.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 1,
+        allow_negative_numbers = true,
+        help_heading = "Serving"
+    )]
+    apiserver_count: i64,
     /// Directory for the serving certificate that is generated if --tls-cert-file is not set.
     #[arg(long, default_value = "/var/run/kubernetes", help_heading = "Serving")]
     cert_dir: PathBuf,
@@ -50,6 +66,9 @@ pub(crate) struct Args {
     /// Comma-separated cipher suites for TLS 1.2, by Go's names [default: all that are supported].
     #[arg(long, value_delimiter = ',', help_heading = "Serving")]
     tls_cipher_suites: Vec<String>,
+
+    #[command(flatten)]
+    shutdown: ShutdownArgs,
 
     #[command(flatten)]
     request_header: RequestHeaderArgs,
@@ -162,10 +181,16 @@ pub(crate) struct Args {
     /// CIDR ranges for cluster IPs of Services: one IPv4 range, one IPv6 range, or both separated by a comma.
     #[arg(long, default_value = "10.0.0.0/24", help_heading = "API")]
     service_cluster_ip_range: String,
+    /// Range of node ports of Services, inclusive at both ends.
+    #[arg(long, default_value = "30000-32767", help_heading = "API")]
+    service_node_port_range: String,
     /// Allow pods with privileged containers.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
     allow_privileged: bool,
-    /// Run the built-in scheduler; otherwise run kube-scheduler.
+    /// Run the built-in controllers while no kube-controller-manager leads; otherwise run kube-controller-manager.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
+    enable_controllers: bool,
+    /// Run the built-in scheduler while no kube-scheduler leads; otherwise run kube-scheduler.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
     enable_scheduler: bool,
     /// Time after the last write at which Events are deleted; 0 means never.
@@ -245,8 +270,13 @@ fn serve(config: Config) -> Result<()> {
     runtime()?.block_on(async move {
         let running = server::start(config).await?;
         wait_for_signal().await?;
-        running.stop().await;
-        Ok(())
+        tokio::select! {
+            () = running.stop() => Ok(()),
+            second = wait_for_signal() => {
+                second?;
+                bail!("terminated by a second signal before the shutdown was complete")
+            }
+        }
     })
 }
 

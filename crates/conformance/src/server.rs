@@ -104,11 +104,11 @@ impl Server {
         };
         command
             .arg("serve")
-            .args(["--bind-address=127.0.0.1", "--allow-privileged=true"])
+            .args(["--bind-address=127.0.0.1", "--allow-privileged=true", "--enable-controllers"])
             .args(default_authorization(flags))
             .arg("--service-cluster-ip-range=10.0.0.0/24")
             .arg(format!("--secure-port={port}"))
-            .arg(format!("--data-dir={}", path.join("data").display()))
+            .args(default_store(flags, &path.join("data")))
             .arg(format!("--cert-dir={}", path.join("certs").display()))
             .arg(format!("--token-auth-file={}", tokens.display()))
             .arg(format!("--service-account-issuer={ISSUER}"))
@@ -314,6 +314,12 @@ fn default_authorization(flags: &[&str]) -> Option<&'static str> {
     (!chosen).then_some("--authorization-mode=RBAC")
 }
 
+/// The flag for an embedded store, unless `flags` choose etcd.
+fn default_store(flags: &[&str], data: &Path) -> Option<String> {
+    let chosen = flags.iter().any(|flag| flag.starts_with("--etcd-servers"));
+    (!chosen).then(|| format!("--data-dir={}", data.display()))
+}
+
 /// A kubeconfig with a token that does not verify the server's certificate.
 pub fn kubeconfig(url: &str, token: &str) -> String {
     format!(
@@ -339,7 +345,7 @@ pub fn free_port() -> Result<(u16, TcpListener)> {
 }
 
 /// A key for service account tokens in PEM format.
-fn signing_key() -> Result<String> {
+pub fn signing_key() -> Result<String> {
     let random = SystemRandom::new();
     let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random);
     let key = BASE64_STANDARD.encode(key.map_err(|e| Problem::at("a key", e))?);

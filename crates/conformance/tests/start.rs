@@ -174,15 +174,22 @@ async fn the_kubernetes_service_has_the_address_of_the_server() {
         let mut server = Server::serve_at(folder.path(), &[&flag]).await.unwrap();
         let client = server.client().unwrap();
         let served = accepts(client.get(service).await).unwrap();
-        let port = served["spec"]["ports"][0]["targetPort"].clone();
-        assert_eq!(Some(port.to_string().as_str()), server.url.rsplit(':').next());
         let known = uid.get_or_insert(served["metadata"]["uid"].clone());
-        assert_eq!(*known, served["metadata"]["uid"], "it is the same service, brought up to date");
-        let subsets = accepts(client.get(endpoints).await).unwrap()["subsets"].clone();
+        assert_eq!(*known, served["metadata"]["uid"], "it is the same service");
+        let port: u16 = server.url.rsplit(':').next().unwrap().parse().unwrap();
         let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
-        assert_eq!(subsets, json!([{"addresses": [{"ip": address}], "ports": ports}]));
-        let slice = accepts(client.get(slice).await).unwrap();
-        assert_eq!(slice["addressType"], family);
+        let subsets = json!([{"addresses": [{"ip": address}], "ports": ports}]);
+        // They are written once the server is ready.
+        let slice = eventually(SOON, async || {
+            let found = accepts(client.get(endpoints).await)?;
+            let slice = accepts(client.get(slice).await)?;
+            if found["subsets"] == subsets && slice["addressType"] == family {
+                Ok(slice)
+            } else {
+                Err(Problem::new(format!("{found} {slice}")))
+            }
+        });
+        let slice = slice.await.unwrap();
         assert_eq!(slice["endpoints"], json!([{"addresses": [address], "conditions": {"ready": true}}]));
         assert_eq!(slice["ports"], ports);
         server.terminate().unwrap();
@@ -366,7 +373,7 @@ async fn errors_of_token_flags_are_reported_in_the_words_of_kubernetes_too() {
 #[tokio::test]
 async fn flags_without_effect_are_accepted_with_a_warning() {
     let server = Server::serve(&[
-        "--endpoint-reconciler-type=lease",
+        "--peer-advertise-port=6443",
         "--goaway-chance=0.001",
         "--enable-garbage-collector",
         "--enable-aggregator-routing=true",
@@ -381,7 +388,7 @@ async fn flags_without_effect_are_accepted_with_a_warning() {
     .await;
     let server = server.unwrap();
     accepts(server.client().unwrap().get("/api").await).unwrap();
-    assert!(server.log().contains("endpoint-reconciler-type"), "{}", server.log());
+    assert!(server.log().contains("peer-advertise-port"), "{}", server.log());
     // A flag for the default behaviour causes no warning.
     assert!(!server.log().contains("aggregator-routing"), "{}", server.log());
     let server = Server::serve(&["--enable-aggregator-routing=false"]).await.unwrap();

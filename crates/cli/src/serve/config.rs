@@ -9,10 +9,11 @@ use authn::{Anonymous, StaticTokens};
 use authz::config::{CONFLICT, Flags};
 use ipnet::IpNet;
 use kinds::table::Served;
+use server::addresses::{AddressesConfig, NodePortRange};
 use server::pki::{self, TlsIdentity};
 use server::tls::TlsOptions;
 use server::tokens::TokenConfig;
-use server::{Authorization, Config, ConfigError, Data};
+use server::{Authorization, Config, ConfigError, Data, EndpointReconciler};
 
 use super::{Args, dns_names, list_values, read_file, unix_time};
 use crate::flags::{FlagSupport, UNSUPPORTED_FLAGS};
@@ -31,11 +32,14 @@ pub(super) fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config
     let serving = serving_certificate(args, &ranges)?;
     let mut config = Config::new(SocketAddr::new(args.bind_address, args.secure_port), serving);
     config.advertise = args.advertise_address;
-    config.storage.data = match &args.data_dir {
-        Some(directory) => Data::Directory(directory.clone()),
-        None => bail!("--data-dir is required: set it to the directory of the embedded store"),
+    config.endpoint_reconciler = endpoint_reconciler(&args.endpoint_reconciler_type, args.apiserver_count)?;
+    config.storage.data = data(args)?;
+    args.etcd.apply(&mut config.storage)?;
+    config.addresses = AddressesConfig {
+        cluster_ips: ranges,
+        node_ports: NodePortRange::parse(&args.service_node_port_range)
+            .map_err(|e| anyhow!("--service-node-port-range: {e}"))?,
     };
-    config.storage.service_ranges = ranges;
     set_authentication(args, &mut config)?;
     args.aggregation.apply(&mut config)?;
     config.authentication.anonymous = anonymous;
@@ -48,8 +52,10 @@ pub(super) fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config
     config.apis.admin_access = gates.is_on(ADMIN_ACCESS);
     args.limits.apply(&mut config);
     set_serving(args, &mut config)?;
+    args.shutdown.apply(&mut config)?;
     let nanos = api::time::parse_duration(&args.event_ttl).map_err(|e| anyhow!("--event-ttl: {e}"))?;
     config.controllers.event_ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+    config.controllers.enabled = args.enable_controllers;
     config.controllers.scheduler = args.enable_scheduler;
     config.feature_gates = gates.all();
     config.emulated_minor = emulated.minor();
@@ -58,6 +64,20 @@ pub(super) fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config
     }
     config.authentication.tokens = token_config(args)?;
     Ok(config)
+}
+
+/// The store: exactly one of the two kinds.
+fn data(args: &Args) -> Result<Data> {
+    match (&args.data_dir, args.etcd.storage()?) {
+        (Some(directory), None) => Ok(Data::Directory(directory.clone())),
+        (None, Some(storage)) => Ok(Data::Etcd(Box::new(storage))),
+        (None, None) => bail!(
+            "--data-dir is required: set it to the directory of the embedded store, or set --etcd-servers to the URLs of etcd"
+        ),
+        (Some(_), Some(_)) => bail!(
+            "--data-dir and --etcd-servers exclude each other: objects are stored either in the embedded store or in etcd; remove one of them"
+        ),
+    }
 }
 
 /// Warns about flags that are ignored; fails if one is rejected.
@@ -204,6 +224,18 @@ fn set_serving(args: &Args, config: &mut Config) -> Result<()> {
     Ok(())
 }
 
+fn endpoint_reconciler(kind: &str, count: i64) -> Result<EndpointReconciler> {
+    let Some(count) = usize::try_from(count).ok().filter(|count| *count > 0) else {
+        bail!("--apiserver-count should be a positive number, but value '{count}' provided");
+    };
+    Ok(match kind {
+        "lease" => EndpointReconciler::Lease,
+        "master-count" => EndpointReconciler::MasterCount(count),
+        "none" => EndpointReconciler::None,
+        _ => bail!("--endpoint-reconciler-type: `{kind}` is not one of master-count, lease, none"),
+    })
+}
+
 fn parse_service_ranges(texts: &str) -> Result<Vec<IpNet>> {
     let mut out: Vec<IpNet> = Vec::new();
     for text in texts.split(',') {
@@ -320,4 +352,24 @@ fn token_config(args: &Args) -> Result<Option<TokenConfig>> {
         jwks_uri: args.service_account_jwks_uri.clone().unwrap_or_default(),
         lookup: args.service_account_lookup,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use server::EndpointReconciler;
+
+    use super::endpoint_reconciler;
+
+    #[test]
+    fn endpoint_reconcilers_have_the_names_of_kubernetes() {
+        let parsed = |kind, count| endpoint_reconciler(kind, count).map_err(|error| error.to_string());
+        assert_eq!(parsed("lease", 1), Ok(EndpointReconciler::Lease));
+        assert_eq!(parsed("none", 1), Ok(EndpointReconciler::None));
+        assert_eq!(parsed("master-count", 3), Ok(EndpointReconciler::MasterCount(3)));
+        assert!(parsed("ncr", 1).unwrap_err().contains("`ncr`"));
+        assert_eq!(
+            parsed("lease", 0),
+            Err("--apiserver-count should be a positive number, but value '0' provided".to_owned())
+        );
+    }
 }
