@@ -24,7 +24,8 @@ usage: cargo xtask COMMAND
   tidy      check the claims of the documents, and the language of the sources
   commits   check commit messages: those of the range that follows, or all new ones
   bench     run the benchmarks and the load run (REFERENCE_URL, REFERENCE_TOKEN: against a reference too)
-  torture   run the crash and model tests and the tests of policies that change under load for many rounds (PORTCULLIS_ROUNDS)
+  torture   run the crash and model tests and the tests of policies that change under load for many rounds (PORTCULLIS_ROUNDS);
+            `torture etcd` runs several servers on three etcd members under faults, `torture etcd --planted` shows that it finds bugs
   codegen   write the schema table from the published OpenAPI definitions";
 
 fn main() -> ExitCode {
@@ -46,7 +47,7 @@ fn dispatch() -> Result<()> {
         Some("tidy") => tidy::run(root),
         Some("commits") => commits::run(root, args),
         Some("bench") => bench::run(root, args),
-        Some("torture") => torture::run(root),
+        Some("torture") => torture::run(root, args),
         Some("codegen") => codegen::run(root, args),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");

@@ -1,9 +1,10 @@
-//! `cargo xtask torture`: runs the crash, model and fuzz tests for much longer than `cargo xtask test` does.
+//! `cargo xtask torture`: runs the crash, model and fuzz tests, or the faults of etcd, for much longer than `cargo xtask test` does.
 
 use std::env;
 use std::path::Path;
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::command::{cargo, run as run_command};
 use crate::setup;
@@ -18,7 +19,41 @@ const STARTS: &str = "100";
 /// Rounds of 256 inputs for every reader: about ten minutes each.
 const FUZZ: &str = "2000";
 
-pub(crate) fn run(root: &Path) -> Result<()> {
+/// Without arguments the tests of a single server; `etcd` for several servers on etcd; `etcd --planted` for planted bugs.
+pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()> {
+    let args: Vec<String> = args.collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => single_server(root),
+        ["etcd"] => etcd_faults(root, false),
+        ["etcd", "--planted"] => etcd_faults(root, true),
+        _ => bail!("usage: cargo xtask torture [etcd [--planted]]"),
+    }
+}
+
+/// Runs the harness `torture` with a server of its own. One with planted bugs is built in a folder of its own, so that it is never
+/// mistaken for a server to use.
+fn etcd_faults(root: &Path, is_planted: bool) -> Result<()> {
+    let target = setup::target_folder(root)?;
+    let folder = target.join("torture");
+    let server_target = if is_planted { folder.join("planted") } else { target.clone() };
+    let mut build = cargo(root);
+    build.args(["build", "--package", "cli", "--bin", "portcullis", "--target-dir"]).arg(&server_target);
+    if is_planted {
+        build.args(["--features", "cli/planted-bugs"]);
+    }
+    run_command(&mut build)?;
+    run_command(cargo(root).args(["build", "--package", "torture", "--bin", "torture"]))?;
+    let tools = setup::prepare(root)?;
+    let mut harness = Command::new(target.join("debug/torture"));
+    harness.current_dir(root).envs(tools.env.iter().map(|(name, value)| (name, value)));
+    harness.env("PORTCULLIS_BIN", server_target.join("debug/portcullis"));
+    if is_planted {
+        harness.arg("--planted");
+    }
+    run_command(harness.arg(&folder))
+}
+
+fn single_server(root: &Path) -> Result<()> {
     let rounds = env::var("PORTCULLIS_ROUNDS").unwrap_or_else(|_| ROUNDS.to_owned());
     let mut stages = Stages::default();
     stages.run("the store's crash model", || {
