@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use facts::{Facts, FieldFacts, Omit};
+use facts::{FieldFacts, OmitRule, SchemaFacts};
 
 /// The hand-written facts and the generated table, from the workspace root.
 const FACTS: &str = "crates/schema/data/facts.txt";
@@ -70,7 +70,7 @@ pub(crate) fn run(root: &Path, args: impl Iterator<Item = String>) -> Result<()>
 
 /// The generated table as text: one line per type, sorted by name.
 fn generate(definitions: &Value, facts: &str) -> Result<String> {
-    let facts = Facts::parse(facts)?;
+    let facts = SchemaFacts::parse(facts)?;
     let definitions = definitions
         .get("$defs")
         .or_else(|| definitions.get("definitions"))
@@ -95,7 +95,7 @@ fn generate(definitions: &Value, facts: &str) -> Result<String> {
         let definition = definitions.get(full).with_context(|| format!("no definition `{full}`"))?;
         let (package, kind) =
             name.rsplit_once('.').with_context(|| format!("definition `{full}` has no package"))?;
-        let line = Type { facts: &facts, package, name, kind, aliases: &mut aliases, used: &mut used }
+        let line = SchemaType { facts: &facts, package, name, kind, aliases: &mut aliases, used: &mut used }
             .line(definition)
             .with_context(|| format!("in definition `{full}`"))?;
         lines.insert(name.to_owned(), line);
@@ -141,8 +141,8 @@ fn short(full: &str) -> Result<&str> {
 }
 
 /// Collects one definition while its line is written.
-struct Type<'a> {
-    facts: &'a Facts,
+struct SchemaType<'a> {
+    facts: &'a SchemaFacts,
     package: &'a str,
     name: &'a str,
     kind: &'a str,
@@ -150,7 +150,7 @@ struct Type<'a> {
     used: &'a mut BTreeSet<String>,
 }
 
-impl Type<'_> {
+impl SchemaType<'_> {
     fn line(mut self, definition: &Value) -> Result<String> {
         let mut line = self.name.to_owned();
         if let Some(own_form) = self.facts.kinds.get(self.name) {
@@ -239,9 +239,9 @@ impl Type<'_> {
             }
         });
         let always = match facts.omit {
-            Some(omit) => omit == Omit::Always,
+            Some(omit) => omit == OmitRule::Always,
             None => required,
-        } || (target.is_some() && !pointer && facts.omit != Some(Omit::Zero));
+        } || (target.is_some() && !pointer && facts.omit != Some(OmitRule::Zero));
 
         let shape = match &facts.go_type {
             Some(go_type) => self.named_shape(go_type, property)?,
@@ -257,7 +257,7 @@ impl Type<'_> {
             (false, true) => line.push('+'),
             (false, false) => {}
         }
-        if facts.omit == Some(Omit::Zero) {
+        if facts.omit == Some(OmitRule::Zero) {
             line.push('0');
         }
 

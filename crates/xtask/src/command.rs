@@ -16,14 +16,14 @@ pub(crate) fn cargo(root: &Path) -> Command {
 
 /// Runs a program to its end and shows its output. An exit code other than 0 is an error.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let line = shown(command);
+    let line = command_line(command);
     let status = command.status().with_context(|| format!("cannot run `{line}`"))?;
     if status.success() { Ok(()) } else { bail!("`{line}` failed ({status})") }
 }
 
 /// Runs a program to its end and returns its standard output. An exit code other than 0 is an error with its standard error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let line = shown(command);
+    let line = command_line(command);
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run `{line}`"))?;
     if !output.status.success() {
         bail!("`{line}` failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
@@ -55,7 +55,7 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     run(apt().args(["install", "-y", "-qq", "--no-install-recommends"]).args(packages))
 }
 
-fn shown(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }

@@ -7,11 +7,11 @@ use anyhow::{Result, bail};
 /// The stages that ran so far.
 #[derive(Debug, Default)]
 pub(crate) struct Stages {
-    done: Vec<Stage>,
+    done: Vec<CheckStage>,
 }
 
 #[derive(Debug)]
-struct Stage {
+struct CheckStage {
     name: &'static str,
     took: Duration,
     failure: Option<String>,
@@ -32,7 +32,7 @@ impl Stages {
             None => println!("==> {name}: {:.1} s", took.as_secs_f64()),
             Some(failure) => println!("==> {name}: FAILED after {:.1} s: {failure}", took.as_secs_f64()),
         }
-        self.done.push(Stage { name, took, failure });
+        self.done.push(CheckStage { name, took, failure });
         made
     }
 

@@ -1,4 +1,4 @@
-//! Parses the hand-written `facts.txt` into [`Facts`].
+//! Parses the hand-written `facts.txt` into [`SchemaFacts`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 /// The content of the facts file.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct SchemaFacts {
     /// The packages whose definitions are read.
     pub packages: BTreeSet<String>,
     /// Types with a JSON form of their own.
@@ -23,7 +23,7 @@ pub(super) struct Facts {
 #[derive(Debug, Default)]
 pub(super) struct FieldFacts {
     pub pointer: Option<bool>,
-    pub omit: Option<Omit>,
+    pub omit: Option<OmitRule>,
     pub go_type: Option<String>,
     pub embedded: Option<String>,
     pub default: Option<String>,
@@ -33,15 +33,15 @@ pub(super) struct FieldFacts {
 
 /// When a field is left out of the JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Omit {
+pub(super) enum OmitRule {
     Always,
     Empty,
     Zero,
 }
 
-impl Facts {
-    pub(super) fn parse(text: &str) -> Result<Facts> {
-        let mut facts = Facts::default();
+impl SchemaFacts {
+    pub(super) fn parse(text: &str) -> Result<SchemaFacts> {
+        let mut facts = SchemaFacts::default();
         for (number, line) in text.lines().enumerate() {
             facts.line(line).with_context(|| format!("facts, line {}: `{line}`", number + 1))?;
         }
@@ -92,9 +92,9 @@ impl FieldFacts {
             None => match fact {
                 "pointer" => self.pointer = Some(true),
                 "value" => self.pointer = Some(false),
-                "always" => self.omit = Some(Omit::Always),
-                "omitempty" => self.omit = Some(Omit::Empty),
-                "omitzero" => self.omit = Some(Omit::Zero),
+                "always" => self.omit = Some(OmitRule::Always),
+                "omitempty" => self.omit = Some(OmitRule::Empty),
+                "omitzero" => self.omit = Some(OmitRule::Zero),
                 "added" => self.added = true,
                 other => bail!("unknown fact `{other}`"),
             },

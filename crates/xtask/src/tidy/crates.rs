@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::documents::Map;
+use super::documents::CrateTable;
 
 /// Crates that open sockets or files, or have a JSON tree of their own.
 const IO: [&str; 9] = ["tokio", "mio", "socket2", "hyper", "http", "rustls", "redb", "reqwest", "serde_json"];
@@ -77,7 +77,7 @@ impl Packages {
 }
 
 /// Every dependency between crates of the workspace, including those of tests, is in the table.
-pub(super) fn arrows(map: &Map, packages: &Packages) -> Vec<String> {
+pub(super) fn arrows(map: &CrateTable, packages: &Packages) -> Vec<String> {
     let mut complaints = Vec::new();
     for name in packages.workspace() {
         let Some(allowed) = map.allowed.get(name) else {

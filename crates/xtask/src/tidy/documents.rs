@@ -13,11 +13,11 @@ use super::crates::Packages;
 
 /// The table of crates: the dependencies that each may have.
 #[derive(Debug, Default)]
-pub(super) struct Map {
+pub(super) struct CrateTable {
     pub(super) allowed: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Map {
+impl CrateTable {
     /// Parses the table under `## Crates`: crate, responsibility, allowed dependencies.
     pub(super) fn parse(architecture: &str) -> Self {
         let table = architecture
@@ -25,7 +25,7 @@ impl Map {
             .skip_while(|line| *line != "## Crates")
             .skip(1)
             .take_while(|line| !line.starts_with('#'));
-        let mut map = Map::default();
+        let mut map = CrateTable::default();
         for line in table.filter(|line| line.starts_with("| `")) {
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
             if let [name, _, uses] = cells.as_slice() {
@@ -46,7 +46,7 @@ pub(super) fn headings(architecture: &str, packages: &Packages) -> Vec<String> {
 
 /// A Markdown file of the repository.
 #[derive(Debug)]
-pub(super) struct Document {
+pub(super) struct MarkdownFile {
     /// Relative to the workspace root, with forward slashes.
     pub(super) path: String,
     pub(super) text: String,
@@ -54,13 +54,13 @@ pub(super) struct Document {
 
 /// The paths of all files and folders, relative to the workspace root, without hidden folders and build output.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub(super) struct FileTree {
     pub(super) paths: BTreeSet<String>,
 }
 
-impl Tree {
+impl FileTree {
     pub(super) fn read(root: &Path) -> Result<Self> {
-        let mut tree = Tree::default();
+        let mut tree = FileTree::default();
         let mut waiting = vec![root.to_owned()];
         while let Some(folder) = waiting.pop() {
             let entries = fs::read_dir(&folder);
@@ -92,10 +92,10 @@ impl Tree {
 }
 
 /// The Markdown files at the root, those below `docs/`, and every `README.md` elsewhere.
-pub(super) fn read(root: &Path, tree: &Tree) -> Result<Vec<Document>> {
+pub(super) fn read(root: &Path, tree: &FileTree) -> Result<Vec<MarkdownFile>> {
     let paths = tree.paths.iter().filter(|path| is_document(path));
     paths
-        .map(|path| Ok(Document { path: path.clone(), text: fs::read_to_string(root.join(path))? }))
+        .map(|path| Ok(MarkdownFile { path: path.clone(), text: fs::read_to_string(root.join(path))? }))
         .collect()
 }
 
@@ -110,7 +110,7 @@ fn is_document(path: &str) -> bool {
 /// Every path in backticks exists. Of a path with a `<placeholder>`, the folder before it.
 ///
 /// The README of a crate may also name the crate's own files and folders by the end of their path.
-pub(super) fn paths(document: &Document, tree: &Tree) -> Vec<String> {
+pub(super) fn paths(document: &MarkdownFile, tree: &FileTree) -> Vec<String> {
     let mut complaints = Vec::new();
     let package = document.path.ends_with("/README.md").then(|| package_folder(&document.path));
     for (number, line) in prose(&document.text) {
@@ -131,7 +131,7 @@ pub(super) fn paths(document: &Document, tree: &Tree) -> Vec<String> {
 
 /// Every item that a document names with its file, as in "`parse` in `crates/a/src/b.rs`" or "`Reader::next` (`crates/a/src/b.rs`)", is
 /// declared in that file. `text` returns the content of a file.
-pub(super) fn items(document: &Document, text: impl Fn(&str) -> Option<String>) -> Vec<String> {
+pub(super) fn items(document: &MarkdownFile, text: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let prose = prose(&document.text).map(|(_, line)| line.trim()).collect::<Vec<_>>().join(" ");
     let parts: Vec<&str> = prose.split('`').collect();
     let mut complaints = Vec::new();
@@ -175,7 +175,11 @@ fn package_folder(path: &str) -> &str {
 
 /// Every relative link leads to a file or folder, and its `#anchor` to a heading of that file. `text` returns the content of the
 /// Markdown file with that path.
-pub(super) fn links(document: &Document, tree: &Tree, text: impl Fn(&str) -> Option<String>) -> Vec<String> {
+pub(super) fn links(
+    document: &MarkdownFile,
+    tree: &FileTree,
+    text: impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
     let mut complaints = Vec::new();
     for (number, line) in prose(&document.text) {
         let without_code: String = line.split('`').step_by(2).collect();

@@ -1,9 +1,9 @@
-//! Doc comments say something, and declared names use Kubernetes' vocabulary.
+//! Doc comments say something, and names and comments use Kubernetes' vocabulary, in Rust, Go and Python.
 
 #[cfg(test)]
 mod tests;
 
-use super::sources::Source;
+use super::sources::SourceFile;
 
 /// A doc comment with fewer words only repeats the name.
 const MIN_WORDS: usize = 4;
@@ -12,22 +12,77 @@ const MIN_WORDS: usize = 4;
 const BANNED: [&str; 10] =
     ["door", "facet", "heard", "kept", "nobody", "place", "somebody", "standing", "telling", "told"];
 
+/// The banned words that technical prose does not need either.
+const BANNED_IN_PROSE: [&str; 6] = ["facet", "heard", "nobody", "somebody", "telling", "told"];
+
 /// Where `definition` would mean a CRD. Elsewhere it may be a word of another language, such as a definition in OpenAPI.
-const CRD_CRATES: [&str; 5] = ["server", "schema", "crd", "kinds", "controllers"];
+const CRD_CRATES: [&str; 7] = ["server", "schema", "crd", "kinds", "controllers", "conformance", "fuzz"];
 
 /// Keywords before the name of a type, module or function.
 const ITEMS: [&str; 7] = ["fn", "struct", "enum", "trait", "type", "union", "mod"];
 
 /// Every finding of a file.
-pub(super) fn check(source: &Source) -> Vec<String> {
+pub(super) fn check(source: &SourceFile) -> Vec<String> {
     let crate_name = source.path.split('/').nth(1).unwrap_or_default();
     let mut complaints = doc_comments(source);
     complaints.extend(names(source, crate_name));
+    complaints.extend(prose(&source.path, &source.comments()));
     complaints
 }
 
+/// Every finding of a file in another language. Comments are not separated from code: a name of several words must not contain a banned
+/// word, and no text may contain one of [`BANNED_IN_PROSE`].
+pub(super) fn check_other(path: &str, text: &str) -> Vec<String> {
+    let mut complaints = path_names(path);
+    for (number, line) in text.lines().enumerate() {
+        for name in identifiers(line).filter(|name| words(name).len() > 1) {
+            complaints.extend(banned_in(name, &BANNED).map(|word| complaint(path, number + 1, name, &word)));
+        }
+    }
+    complaints.extend(prose(path, text));
+    complaints
+}
+
+/// Complains of banned words in prose. A word in backticks is a quotation.
+fn prose(path: &str, text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let unquoted: String = line.split('`').step_by(2).collect();
+        for word in
+            identifiers(&unquoted).filter(|word| BANNED_IN_PROSE.contains(&word.to_lowercase().as_str()))
+        {
+            complaints.push(format!(
+                "{path}:{}: `{word}`: say which user, client or component is meant, and what it does",
+                number + 1
+            ));
+        }
+    }
+    complaints
+}
+
+/// Complains of the names of a file and of its folders.
+fn path_names(path: &str) -> Vec<String> {
+    let parts = path.split('/').map(|part| part.split('.').next().unwrap_or_default());
+    parts.flat_map(|part| banned_in(part, &BANNED).map(move |word| complaint(path, 1, part, &word))).collect()
+}
+
+fn banned_in(name: &str, banned: &'static [&'static str]) -> impl Iterator<Item = String> {
+    words(name).into_iter().filter(|word| banned.contains(&word.as_str()))
+}
+
+fn complaint(path: &str, line: usize, name: &str, word: &str) -> String {
+    format!(
+        "{path}:{line}: the name `{name}` contains `{word}`: use the word that Kubernetes or Rust has for it"
+    )
+}
+
+/// The identifiers and words of a line.
+fn identifiers(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|name| !name.is_empty())
+}
+
 /// Complains of doc comments that are too short or refer to the item before.
-pub(super) fn doc_comments(source: &Source) -> Vec<String> {
+pub(super) fn doc_comments(source: &SourceFile) -> Vec<String> {
     let mut complaints = Vec::new();
     let comments = source.comments();
     let mut lines = comments.lines().enumerate().peekable();
@@ -51,6 +106,10 @@ pub(super) fn doc_comments(source: &Source) -> Vec<String> {
         if text.starts_with("The same") {
             complaints.push(format!("{at}: a doc comment that begins with `The same` cannot be read alone"));
         }
+        if text.starts_with("What ") {
+            complaints
+                .push(format!("{at}: a doc comment that begins with `What` names no thing: use a noun"));
+        }
     }
     complaints
 }
@@ -64,40 +123,36 @@ fn doc_line(line: &str) -> Option<(&str, &str)> {
 }
 
 /// Complains of names in code, and of the file's own, that contain a banned word.
-pub(super) fn names(source: &Source, crate_name: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
-    let mut check = |line: usize, name: &str, is_item: bool| {
-        // The whole word, `CustomResourceDefinition`, is the one that Kubernetes has.
-        let is_spelled_out = words(name)
-            .windows(3)
-            .any(|three| three.join(" ").trim_end_matches('s') == "custom resource definition");
-        let definition = is_item && CRD_CRATES.contains(&crate_name) && !is_spelled_out;
-        for word in words(name) {
-            if BANNED.contains(&word.as_str())
-                || (definition && matches!(word.as_str(), "definition" | "definitions"))
-            {
-                complaints.push(format!(
-                    "{}:{line}: the name `{name}` contains `{word}`: use the word that Kubernetes or Rust has for it",
-                    source.path
-                ));
-            }
-        }
-    };
-    let file = source.path.rsplit('/').next().unwrap_or_default();
-    check(1, file.trim_end_matches(".rs"), true);
+pub(super) fn names(source: &SourceFile, crate_name: &str) -> Vec<String> {
+    let mut complaints = path_names(&source.path);
+    let is_crd_crate = CRD_CRATES.contains(&crate_name);
     for (number, line) in source.all_code().lines().enumerate() {
         let items = items(line);
-        for name in line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|name| !name.is_empty()) {
-            check(number + 1, name, items.contains(&name));
+        for name in identifiers(line) {
+            let crd = is_crd_crate.then(|| crd_word(name, items.contains(&name))).flatten();
+            let banned = banned_in(name, &BANNED).chain(crd);
+            complaints.extend(banned.map(|word| complaint(&source.path, number + 1, name, &word)));
         }
     }
     complaints
 }
 
+/// The word of a name that means a CRD without saying so. The plural is a field of OpenAPI documents too, so only items may not have it.
+fn crd_word(name: &str, is_item: bool) -> Option<String> {
+    let words = words(name);
+    // Kubernetes has `CustomResourceDefinition` and `TableColumnDefinition`.
+    let is_kubernetes = |two: &[String]| match two {
+        [before, word] => word.starts_with("definition") && matches!(before.as_str(), "resource" | "column"),
+        _ => false,
+    };
+    let is_spelled_out = words.windows(2).any(is_kubernetes);
+    let word = words.into_iter().find(|word| word == "definition" || (is_item && word == "definitions"));
+    word.filter(|_| !is_spelled_out)
+}
+
 /// The types, modules and functions that a line of code declares.
 fn items(line: &str) -> Vec<&str> {
-    let names: Vec<&str> =
-        line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect();
+    let names: Vec<&str> = identifiers(line).collect();
     let declared = names.windows(2).filter_map(|pair| match pair {
         [keyword, name] if ITEMS.contains(keyword) => Some(*name),
         _ => None,

@@ -1,7 +1,8 @@
 //! Checks of Rust sources. Code is looked at without comments, string literals and tests.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -42,7 +43,7 @@ const OUTSIDE: [&str; 14] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct SourceFile {
     /// Relative to the workspace root, with forward slashes.
     pub(super) path: String,
     pub(super) lines: usize,
@@ -51,10 +52,10 @@ pub(super) struct Source {
     code: String,
 }
 
-impl Source {
+impl SourceFile {
     pub(super) fn new(path: &str, text: &str) -> Self {
         let code = without_test_modules(&code_only(text));
-        Source { path: path.to_owned(), lines: text.lines().count(), text: text.to_owned(), code }
+        SourceFile { path: path.to_owned(), lines: text.lines().count(), text: text.to_owned(), code }
     }
 
     /// The code without its test modules, comments and string literals; line numbers are kept.
@@ -69,7 +70,7 @@ impl Source {
 
     /// The comments alone; line numbers are kept.
     pub(super) fn comments(&self) -> String {
-        only(&self.text, Token::Comment)
+        only(&self.text, TextPart::Comment)
     }
 
     /// Whether the file contains only tests.
@@ -95,27 +96,38 @@ impl Source {
 }
 
 /// Every Rust file below `crates/`, sorted by path.
-pub(super) fn read(root: &Path) -> Result<Vec<Source>> {
-    let mut sources = Vec::new();
-    let mut waiting = vec![root.join("crates")];
+pub(super) fn read(root: &Path) -> Result<Vec<SourceFile>> {
+    let files = read_below(root, &["crates"], &["rs"])?;
+    Ok(files.into_iter().map(|(path, text)| SourceFile::new(&path, &text)).collect())
+}
+
+/// The paths and texts of all Go and Python files, sorted by path.
+pub(super) fn read_other(root: &Path) -> Result<Vec<(String, String)>> {
+    read_below(root, &["go", "python", "crates"], &["go", "py"])
+}
+
+/// The files below some folders with one of the extensions, sorted by path.
+fn read_below(root: &Path, folders: &[&str], extensions: &[&str]) -> Result<Vec<(String, String)>> {
+    let mut files = Vec::new();
+    let mut waiting: Vec<PathBuf> = folders.iter().map(|folder| root.join(folder)).collect();
     while let Some(folder) = waiting.pop() {
         for entry in fs::read_dir(&folder).with_context(|| format!("cannot read `{}`", folder.display()))? {
             let path = entry?.path();
+            let extension = path.extension().and_then(OsStr::to_str);
             if path.is_dir() {
                 waiting.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if extension.is_some_and(|extension| extensions.contains(&extension)) {
                 let text = fs::read_to_string(&path)?;
-                let path = path.strip_prefix(root)?.to_string_lossy().replace('\\', "/");
-                sources.push(Source::new(&path, &text));
+                files.push((path.strip_prefix(root)?.to_string_lossy().replace('\\', "/"), text));
             }
         }
     }
-    sources.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(sources)
+    files.sort();
+    Ok(files)
 }
 
 /// Invariant 1: what decides opens nothing and reads no clock.
-pub(super) fn no_io(source: &Source, decisions: &[&str], files: &[&str]) -> Vec<String> {
+pub(super) fn no_io(source: &SourceFile, decisions: &[&str], files: &[&str]) -> Vec<String> {
     let decides = source.within(decisions)
         || files.iter().any(|start| source.path.starts_with(&format!("crates/{start}")));
     if !decides || source.is_test() {
@@ -125,7 +137,7 @@ pub(super) fn no_io(source: &Source, decisions: &[&str], files: &[&str]) -> Vec<
 }
 
 /// Invariant 7: one file commits.
-pub(super) fn one_writer(source: &Source) -> Vec<String> {
+pub(super) fn one_writer(source: &SourceFile) -> Vec<String> {
     if source.within(&["storage", "xtask", "conformance"]) || source.is_test() || source.path == WRITER {
         return Vec::new();
     }
@@ -133,24 +145,24 @@ pub(super) fn one_writer(source: &Source) -> Vec<String> {
 }
 
 /// The file that invariant 7 names exists and commits: otherwise [`one_writer`] would check nothing.
-pub(super) fn the_writer_exists(sources: &[Source]) -> Option<String> {
+pub(super) fn the_writer_exists(sources: &[SourceFile]) -> Option<String> {
     let writes = sources.iter().any(|source| source.path == WRITER && source.code.contains("store.commit("));
     (!writes).then(|| format!("{WRITER} does not commit to the store: has the write path moved?"))
 }
 
 /// Invariant 4: private keys stay where they belong.
-pub(super) fn keys_at_home(source: &Source) -> Vec<String> {
+pub(super) fn keys_at_home(source: &SourceFile) -> Vec<String> {
     let at_home = KEY_HOLDERS.iter().any(|home| source.path.starts_with(home));
-    if at_home || source.is_test() || source.within(&["xtask", "conformance"]) {
+    if at_home || source.is_test() || source.within(&["xtask", "conformance", "torture"]) {
         return Vec::new();
     }
     source.lines_with(&KEYS, "a private key is held in authn::tokens, or on its way into TLS")
 }
 
 /// Storage keys are made in one module; nothing else spells their prefix.
-pub(super) fn storage_keys_at_home(source: &Source) -> Vec<String> {
+pub(super) fn storage_keys_at_home(source: &SourceFile) -> Vec<String> {
     let at_home = STORAGE_KEYS.iter().any(|home| source.path.starts_with(home));
-    if at_home || source.is_test() || source.within(&["xtask", "conformance"]) {
+    if at_home || source.is_test() || source.within(&["xtask", "conformance", "torture"]) {
         return Vec::new();
     }
     let lines = source.text.lines().zip(source.code.lines()).enumerate();
@@ -165,7 +177,7 @@ pub(super) fn storage_keys_at_home(source: &Source) -> Vec<String> {
 }
 
 /// No comment announces work that is left to do.
-pub(super) fn nothing_left_to_do(source: &Source) -> Vec<String> {
+pub(super) fn nothing_left_to_do(source: &SourceFile) -> Vec<String> {
     let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:")];
     let mut complaints = Vec::new();
     for (number, line) in source.text.lines().enumerate() {
@@ -181,7 +193,7 @@ pub(super) fn nothing_left_to_do(source: &Source) -> Vec<String> {
 
 /// The kinds of text that a Rust source is made of.
 #[derive(Clone, Copy, PartialEq)]
-enum Token {
+enum TextPart {
     Code,
     Comment,
     Literal,
@@ -189,19 +201,19 @@ enum Token {
 
 /// The code, with comments and the contents of string literals replaced by spaces.
 pub(super) fn code_only(text: &str) -> String {
-    only(text, Token::Code)
+    only(text, TextPart::Code)
 }
 
 /// The text with everything but one kind of token replaced by spaces; line breaks stay.
-fn only(text: &str, wanted: Token) -> String {
+fn only(text: &str, wanted: TextPart) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let mut previous = ' ';
     while let Some(first) = rest.chars().next() {
         let (token, length) = match first {
-            '/' if rest.starts_with("//") => (Token::Comment, rest.find('\n').unwrap_or(rest.len())),
+            '/' if rest.starts_with("//") => (TextPart::Comment, rest.find('\n').unwrap_or(rest.len())),
             '/' if rest.starts_with("/*") => {
-                (Token::Comment, rest.find("*/").map_or(rest.len(), |end| end + 2))
+                (TextPart::Comment, rest.find("*/").map_or(rest.len(), |end| end + 2))
             }
             'r' if starts_raw_text(rest) && !previous.is_alphanumeric() && previous != '_' => {
                 let hashes = rest.chars().skip(1).take_while(|c| *c == '#').count();
@@ -211,14 +223,14 @@ fn only(text: &str, wanted: Token) -> String {
                     .get(start..)
                     .and_then(|r| r.find(&end))
                     .map_or(rest.len(), |at| start + at + end.len());
-                (Token::Literal, length)
+                (TextPart::Literal, length)
             }
-            '"' => (Token::Literal, quoted(rest)),
+            '"' => (TextPart::Literal, quoted(rest)),
             '\'' => match character(rest) {
-                Some(length) => (Token::Literal, length),
-                None => (Token::Code, 1),
+                Some(length) => (TextPart::Literal, length),
+                None => (TextPart::Code, 1),
             },
-            _ => (Token::Code, first.len_utf8()),
+            _ => (TextPart::Code, first.len_utf8()),
         };
         let (part, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
         if token == wanted {

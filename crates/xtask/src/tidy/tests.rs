@@ -1,9 +1,9 @@
 use serde_json::json;
 
 use super::crates::{Packages, arrows, one_cryptography, without_io};
-use super::documents::{Map, headings};
+use super::documents::{CrateTable, headings};
 use super::sources::{
-    Source, code_only, keys_at_home, no_io, nothing_left_to_do, one_writer, storage_keys_at_home,
+    SourceFile, code_only, keys_at_home, no_io, nothing_left_to_do, one_writer, storage_keys_at_home,
     the_writer_exists,
 };
 
@@ -40,7 +40,7 @@ fn packages(uses: &[(&str, &str, Option<&str>)]) -> Packages {
 
 #[test]
 fn dependency_listed_in_the_table_is_allowed_and_its_reverse_is_not() {
-    let map = Map::parse(ARCHITECTURE);
+    let map = CrateTable::parse(ARCHITECTURE);
     assert!(arrows(&map, &packages(&[("api", "value", None)])).is_empty());
     let complaints = arrows(&map, &packages(&[("value", "api", Some("dev"))]));
     assert_eq!(complaints, ["`value` depends on `api`, which ARCHITECTURE.md does not allow"]);
@@ -51,10 +51,16 @@ fn every_crate_needs_a_row_and_a_heading_in_architecture_md() {
     let both = packages(&[]);
     assert!(headings(ARCHITECTURE, &both).is_empty());
     let without = ARCHITECTURE.replace("| `api` | the model | `value` |\n", "").replace("### `api`\n", "");
-    assert_eq!(arrows(&Map::parse(&without), &both), ["ARCHITECTURE.md has no row for the crate `api`"]);
+    assert_eq!(
+        arrows(&CrateTable::parse(&without), &both),
+        ["ARCHITECTURE.md has no row for the crate `api`"]
+    );
     assert_eq!(headings(&without, &both), ["ARCHITECTURE.md has no heading for the crate `api`"]);
     let gone = ARCHITECTURE.replace("| `api`", "| `dra` | x | – |\n| `api`");
-    assert_eq!(arrows(&Map::parse(&gone), &both), ["ARCHITECTURE.md has a row for `dra`, which is no crate"]);
+    assert_eq!(
+        arrows(&CrateTable::parse(&gone), &both),
+        ["ARCHITECTURE.md has a row for `dra`, which is no crate"]
+    );
 }
 
 #[test]
@@ -83,7 +89,7 @@ fn code_only_removes_comments_and_string_literals() {
 #[test]
 fn a_decision_crate_may_use_addresses_and_given_times_but_no_socket_and_no_clock() {
     let found = |path: &str, text: &str| {
-        !no_io(&Source::new(path, text), &["authn"], &["webhook-auth/src/verify"]).is_empty()
+        !no_io(&SourceFile::new(path, text), &["authn"], &["webhook-auth/src/verify"]).is_empty()
     };
     let fine = "use std::net::IpAddr; use std::time::SystemTime; fn f(now: SystemTime) {}\n#[cfg(test)]\nmod tests { use std::fs; fn g() { SystemTime::now(); } }";
     assert!(!found("crates/authn/src/a.rs", fine));
@@ -108,25 +114,25 @@ fn a_decision_crate_may_use_addresses_and_given_times_but_no_socket_and_no_clock
 #[test]
 fn commit_outside_the_write_path_is_rejected() {
     let commits = "async fn f() { self.state.store.commit(write).await; }";
-    assert!(one_writer(&Source::new("crates/server/src/write.rs", commits)).is_empty());
-    assert!(one_writer(&Source::new("crates/storage/src/store.rs", commits)).is_empty());
-    assert_eq!(one_writer(&Source::new("crates/server/src/bootstrap.rs", commits)).len(), 1);
-    assert_eq!(one_writer(&Source::new("crates/controllers/src/lib.rs", commits)).len(), 1);
-    assert!(the_writer_exists(&[Source::new("crates/server/src/write.rs", commits)]).is_none());
-    assert!(the_writer_exists(&[Source::new("crates/server/src/write.rs", "")]).is_some());
+    assert!(one_writer(&SourceFile::new("crates/server/src/write.rs", commits)).is_empty());
+    assert!(one_writer(&SourceFile::new("crates/storage/src/store.rs", commits)).is_empty());
+    assert_eq!(one_writer(&SourceFile::new("crates/server/src/bootstrap.rs", commits)).len(), 1);
+    assert_eq!(one_writer(&SourceFile::new("crates/controllers/src/lib.rs", commits)).len(), 1);
+    assert!(the_writer_exists(&[SourceFile::new("crates/server/src/write.rs", commits)]).is_none());
+    assert!(the_writer_exists(&[SourceFile::new("crates/server/src/write.rs", "")]).is_some());
 }
 
 #[test]
 fn signing_key_outside_its_module_is_rejected() {
     let holds = "struct S { key: EcdsaKeyPair }";
-    assert!(keys_at_home(&Source::new("crates/authn/src/tokens/keys.rs", holds)).is_empty());
-    assert_eq!(keys_at_home(&Source::new("crates/server/src/handlers/get.rs", holds)).len(), 1);
+    assert!(keys_at_home(&SourceFile::new("crates/authn/src/tokens/keys.rs", holds)).is_empty());
+    assert_eq!(keys_at_home(&SourceFile::new("crates/server/src/handlers/get.rs", holds)).len(), 1);
 }
 
 #[test]
 fn storage_key_literal_outside_the_keys_module_is_rejected() {
     let spells = "fn f() -> &'static str { \"/registry/pods/\" }";
-    let complaints = |path: &str, text: &str| storage_keys_at_home(&Source::new(path, text)).len();
+    let complaints = |path: &str, text: &str| storage_keys_at_home(&SourceFile::new(path, text)).len();
     assert_eq!(complaints("crates/server/src/keys.rs", spells), 0);
     assert_eq!(complaints("crates/server/src/keys/migration.rs", spells), 0);
     assert_eq!(complaints("crates/server/src/handlers/get.rs", spells), 1);
@@ -140,6 +146,6 @@ fn storage_key_literal_outside_the_keys_module_is_rejected() {
 #[test]
 fn todo_comments_are_rejected() {
     let left = format!("// {}: later", concat!("TO", "DO"));
-    assert_eq!(nothing_left_to_do(&Source::new("crates/a/src/b.rs", &left)).len(), 1);
-    assert!(nothing_left_to_do(&Source::new("crates/a/src/b.rs", "// all done")).is_empty());
+    assert_eq!(nothing_left_to_do(&SourceFile::new("crates/a/src/b.rs", &left)).len(), 1);
+    assert!(nothing_left_to_do(&SourceFile::new("crates/a/src/b.rs", "// all done")).is_empty());
 }

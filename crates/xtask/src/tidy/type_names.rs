@@ -5,27 +5,37 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use super::sources::Source;
+use super::sources::SourceFile;
 
 /// Names that mean the same in every crate or module that has one.
-const ONE_CONCEPT: [&str; 6] = ["Args", "BoxFuture", "Config", "Error", "Inner", "Result"];
+const ONE_CONCEPT: [&str; 7] = ["Args", "BoxFuture", "Client", "Config", "Error", "Inner", "Result"];
 
-/// Crates whose types are not compared: tools and test helpers, and `webhook-auth`, which others use without the rest of the workspace.
-const OWN_NAMES: [&str; 5] = ["conformance", "fuzz", "pages", "webhook-auth", "xtask"];
+/// A library that others use without the rest of the workspace, so its types are not compared.
+const SEPARATE_LIBRARY: [&str; 1] = ["webhook-auth"];
 
-/// Complains of every type name that is declared more than once outside tests. Associated types are not compared.
-pub(super) fn unique(sources: &[Source]) -> Vec<String> {
-    let mut homes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let compared = |source: &&Source| !source.is_test() && !source.within(&OWN_NAMES);
-    for source in sources.iter().filter(compared) {
-        for (number, line) in source.code().lines().enumerate() {
-            if let Some(name) = declared(line).filter(|name| !ONE_CONCEPT.contains(name)) {
-                homes.entry(name).or_default().push(format!("{}:{}", source.path, number + 1));
-            }
+/// Tools and test helpers. Like tests, they may have types with the names of each other's, but not with those of the server's types.
+const TOOLS: [&str; 5] = ["conformance", "fuzz", "pages", "torture", "xtask"];
+
+/// Complains of every type name of the server's crates that is declared again, there or in a test or tool. Associated types are not
+/// compared.
+pub(super) fn unique(sources: &[SourceFile]) -> Vec<String> {
+    let mut homes: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut others: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in sources.iter().filter(|source| !source.within(&SEPARATE_LIBRARY)) {
+        let is_other = source.is_test() || source.within(&TOOLS);
+        // In `code`, test modules are blank.
+        for (number, (line, code)) in source.all_code().lines().zip(source.code().lines()).enumerate() {
+            let Some(name) = declared(line).filter(|name| !ONE_CONCEPT.contains(name)) else { continue };
+            let kind = if is_other || code.trim().is_empty() { &mut others } else { &mut homes };
+            kind.entry(name.to_owned()).or_default().push(format!("{}:{}", source.path, number + 1));
         }
     }
     homes
         .into_iter()
+        .map(|(name, mut homes)| {
+            homes.extend(others.remove(&name).unwrap_or_default());
+            (name, homes)
+        })
         .filter(|(_, homes)| homes.len() > 1)
         .map(|(name, homes)| {
             format!("the type name `{name}` is declared in {}: one name, one meaning", homes.join(" and "))

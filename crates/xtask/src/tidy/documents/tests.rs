@@ -1,11 +1,11 @@
-use super::{Document, Tree, anchors, is_document, items, links, paths};
+use super::{FileTree, MarkdownFile, anchors, is_document, items, links, paths};
 
-fn document(path: &str, text: &str) -> Document {
-    Document { path: path.to_owned(), text: text.to_owned() }
+fn document(path: &str, text: &str) -> MarkdownFile {
+    MarkdownFile { path: path.to_owned(), text: text.to_owned() }
 }
 
-fn tree(paths: &[&str]) -> Tree {
-    Tree { paths: paths.iter().map(|path| (*path).to_owned()).collect() }
+fn tree(paths: &[&str]) -> FileTree {
+    FileTree { paths: paths.iter().map(|path| (*path).to_owned()).collect() }
 }
 
 #[test]

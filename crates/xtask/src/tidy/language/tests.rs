@@ -1,12 +1,12 @@
-use super::super::sources::Source;
-use super::{doc_comments, items, names, words};
+use super::super::sources::SourceFile;
+use super::{check, check_other, doc_comments, items, names, words};
 
 fn comments(text: &str) -> Vec<String> {
-    doc_comments(&Source::new("crates/a/src/b.rs", text))
+    doc_comments(&SourceFile::new("crates/a/src/b.rs", text))
 }
 
 fn banned(path: &str, text: &str) -> Vec<String> {
-    let source = Source::new(path, text);
+    let source = SourceFile::new(path, text);
     names(&source, path.split('/').nth(1).unwrap())
 }
 
@@ -28,8 +28,9 @@ fn other_comments_strings_and_code_blocks_are_not_checked_as_doc_comments() {
 }
 
 #[test]
-fn a_doc_comment_that_refers_to_the_one_before_is_rejected() {
+fn a_doc_comment_that_names_nothing_is_rejected() {
     assert_eq!(comments("/// The same for a folder that exists.\nfn f() {}").len(), 1);
+    assert_eq!(comments("/// What a folder that exists contains.\nfn f() {}").len(), 1);
     assert!(comments("/// Runs in the same folder.\nfn f() {}").is_empty());
 }
 
@@ -74,10 +75,45 @@ fn definition_is_banned_only_where_it_would_mean_a_crd() {
         assert_eq!(banned("crates/server/src/a.rs", line).len(), 1, "{line}");
         assert!(banned("crates/cel/src/a.rs", line).is_empty(), "{line}");
     }
-    assert!(banned("crates/server/src/a.rs", "let definition = 1;").is_empty());
-    for line in ["struct CustomResourceDefinition;", "fn custom_resource_definitions() {}"] {
+    assert_eq!(banned("crates/conformance/tests/a.rs", "let definition = 1;").len(), 1);
+    assert!(banned("crates/server/src/a.rs", "let definitions = &document;").is_empty());
+    for line in [
+        "struct CustomResourceDefinition;",
+        "fn custom_resource_definitions() {}",
+        "struct TableColumnDefinition;",
+    ] {
         assert!(banned("crates/server/src/a.rs", line).is_empty(), "{line}");
     }
+}
+
+#[test]
+fn folders_are_checked_like_files() {
+    assert_eq!(banned("crates/a/src/kept/tests.rs", "").len(), 1);
+    assert_eq!(banned("crates/a/tests/standing_watch/main.rs", "").len(), 1);
+    assert!(banned("crates/a/src/placement/tests.rs", "").is_empty());
+}
+
+#[test]
+fn comments_name_users_and_components() {
+    let found = |text: &str| check(&SourceFile::new("crates/a/src/b.rs", text));
+    assert_eq!(
+        found("// This is called before anything is told to Nobody.\nfn f() {}"),
+        [
+            "crates/a/src/b.rs:1: `told`: say which user, client or component is meant, and what it does",
+            "crates/a/src/b.rs:1: `Nobody`: say which user, client or component is meant, and what it does",
+        ]
+    );
+    assert!(
+        found("// The user `nobody` in a text, and a place that is kept.\nlet user = \"nobody\";").is_empty()
+    );
+}
+
+#[test]
+fn go_and_python_files_are_checked_too() {
+    assert_eq!(check_other("go/a/kept.go", "").len(), 1);
+    assert_eq!(check_other("go/a/b.go", "func keptKeys() {}").len(), 1);
+    assert_eq!(check_other("python/a/b.py", "# Nobody reads it.\nkept_keys = 1").len(), 2);
+    assert!(check_other("python/a/b.py", "# A place where keys are kept.\nkeys = 1").is_empty());
 }
 
 #[test]
