@@ -49,10 +49,15 @@ pages! {
     custom_resources_page_commands_work: "docs/tasks/custom-resources.md",
     audit_page_commands_work: "docs/tasks/audit.md",
     operate_page_commands_work: "docs/tasks/operate.md",
+    backing_up_and_restoring_works: "docs/tasks/back-up-and-restore.md",
+    running_several_servers_on_etcd_works: "docs/tasks/run-several-servers-on-etcd.md",
+    taking_over_a_kubeadm_cluster_works: "docs/tasks/take-over-a-kubeadm-cluster.md",
+    migrating_between_stores_works: "docs/tasks/migrate-between-stores.md",
     path_of_a_request_page_commands_work: "docs/concepts/path-of-a-request.md",
     static_manifests_page_commands_work: "docs/concepts/static-manifests.md",
     priority_and_fairness_page_commands_work: "docs/concepts/priority-and-fairness.md",
     storage_page_commands_work: "docs/concepts/storage.md",
+    several_servers_page_commands_work: "docs/concepts/several-servers.md",
 }
 
 /// Pages that tests elsewhere run.
