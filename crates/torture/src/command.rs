@@ -9,12 +9,12 @@ use conformance::server::binary;
 use conformance::{Problem, Result};
 
 use crate::etcd_process::etcd_program;
-use crate::faults::FaultKind;
+use crate::faults::{FaultKind, FaultLengths};
 use crate::planted::{PLANTED_BUGS, PlantedBug, VARIABLE};
 use crate::report::RunReport;
 use crate::run::{RunConfig, run, run_folder};
 
-/// Rounds without `PORTCULLIS_ROUNDS`: about half an hour.
+/// Rounds without `PORTCULLIS_ROUNDS`: about an hour.
 const ROUNDS: u64 = 300;
 /// Rounds on one cluster. Then the history is checked, and the next cluster begins with the next seed.
 const ROUNDS_PER_CLUSTER: u64 = 30;
@@ -81,6 +81,7 @@ async fn torture(folder: &Path) -> Result<bool> {
             rounds: left.min(ROUNDS_PER_CLUSTER),
             seed: seed.wrapping_add(cluster),
             faults: faults.clone(),
+            lengths: FaultLengths::Mixed,
             environment: Vec::new(),
         };
         let report = Box::pin(run(&config)).await?;
@@ -128,6 +129,7 @@ async fn planted_bug(etcd: &str, binary: &Path, folder: &Path, bug: PlantedBug) 
             rounds: PLANTED_ROUNDS,
             seed: seed.wrapping_add(attempt),
             faults: bug.faults.to_vec(),
+            lengths: FaultLengths::Short,
             environment: vec![(VARIABLE.to_owned(), bug.name.to_owned())],
         };
         let report = Box::pin(run(&config)).await?;

@@ -73,6 +73,25 @@ impl FaultKind {
     }
 }
 
+/// How long faults last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultLengths {
+    /// At most 3.5 seconds.
+    Short,
+    /// One fault in eight lasts 5 to 60 seconds: longer than the timeouts of calls, leases, elections and address claims.
+    Mixed,
+}
+
+impl FaultLengths {
+    fn next(self, dice: &mut Dice) -> Duration {
+        let short = Duration::from_millis(500 + dice.roll(4) * 1000);
+        match self {
+            FaultLengths::Mixed if dice.roll(8) == 0 => Duration::from_secs(5 + dice.roll(56)),
+            _ => short,
+        }
+    }
+}
+
 /// One fault with its target and duration.
 #[derive(Clone, Debug)]
 pub struct InjectedFault {
@@ -90,7 +109,7 @@ pub struct InjectedFault {
 
 impl InjectedFault {
     /// The next fault of a schedule.
-    pub fn next(dice: &mut Dice, kind: FaultKind, servers: usize) -> InjectedFault {
+    pub fn next(dice: &mut Dice, kind: FaultKind, servers: usize, lengths: FaultLengths) -> InjectedFault {
         InjectedFault {
             kind,
             is_at_leader: kind.has_member() && dice.roll(2) == 0,
@@ -98,7 +117,7 @@ impl InjectedFault {
             server: dice.index(servers),
             is_wide: dice.roll(2) == 0,
             ends_with_reset: dice.roll(2) == 0,
-            time: Duration::from_millis(500 + dice.roll(4) * 1000),
+            time: lengths.next(dice),
         }
     }
 
@@ -165,6 +184,11 @@ impl InjectedFault {
         Ok(())
     }
 
+    /// The delay of bytes on a link: a part of the duration, so that some arrive meanwhile.
+    fn delay(&self) -> Flow {
+        Flow::Delay(self.time / 20)
+    }
+
     async fn client_fault(&self, cluster: &Cluster, member: usize) {
         let all = cluster.client_links.get(self.server).map_or(&[][..], Vec::as_slice);
         let links: Vec<&ProxyLink> = all
@@ -173,7 +197,7 @@ impl InjectedFault {
             .filter(|(index, _)| self.is_wide || *index == member)
             .map(|(_, link)| link)
             .collect();
-        let delay = Flow::Delay(self.time / 20);
+        let delay = self.delay();
         let fault = match self.kind {
             FaultKind::ClientBlackhole => LinkFault::both(Flow::Hold),
             FaultKind::ClientHalfOpen if self.time.as_secs().is_multiple_of(2) => {
@@ -205,7 +229,7 @@ impl InjectedFault {
         let others = cluster.peer_links.iter().enumerate().filter(|(index, _)| *index != member);
         // Bytes that the member receives: to it on connections that others opened, and back to it on its own.
         let (receives, sends) = match self.kind {
-            FaultKind::PeerDelay => (Flow::Delay(self.time / 20), Flow::Delay(self.time / 20)),
+            FaultKind::PeerDelay => (self.delay(), self.delay()),
             FaultKind::PeerBlackhole => (Flow::Hold, Flow::Hold),
             FaultKind::PeerHalfOpen if self.is_wide => (Flow::Hold, Flow::Pass),
             FaultKind::PeerHalfOpen => (Flow::Pass, Flow::Hold),

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::checker::{Rule, RuleViolation, check};
 use crate::clock::{Dice, RunClock};
 use crate::cluster::{Cluster, ClusterConfig};
-use crate::faults::{FaultKind, InjectedFault};
+use crate::faults::{FaultKind, FaultLengths, InjectedFault};
 use crate::history::{Expiration, Limits, Outcome, ReadAt, RunHistory};
 use crate::recorder::Recorder;
 use crate::report::RunReport;
@@ -39,6 +39,7 @@ pub struct RunConfig {
     pub rounds: u64,
     pub seed: u64,
     pub faults: Vec<FaultKind>,
+    pub lengths: FaultLengths,
     /// Environment variables of the servers.
     pub environment: Vec<(String, String)>,
 }
@@ -105,11 +106,12 @@ async fn inject_faults(
     let first_kind = dice.index(kinds.len());
     let in_turn = kinds.iter().cycle().skip(first_kind);
     for (_, kind) in (0..config.rounds).zip(in_turn) {
-        let first = InjectedFault::next(&mut dice, *kind, cluster.server_count());
+        let next = |dice: &mut Dice, kind: FaultKind| {
+            InjectedFault::next(dice, kind, cluster.server_count(), config.lengths)
+        };
+        let first = next(&mut dice, *kind);
         let second = match dice.pick(&kinds) {
-            Some(second) if second != kind && dice.roll(3) == 0 => {
-                Some(InjectedFault::next(&mut dice, *second, cluster.server_count()))
-            }
+            Some(second) if second != kind && dice.roll(3) == 0 => Some(next(&mut dice, *second)),
             _ => None,
         };
         let other = async {

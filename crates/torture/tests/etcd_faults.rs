@@ -3,7 +3,7 @@
 use conformance::random::env_number;
 use tempfile::TempDir;
 use torture::etcd_process::etcd_program;
-use torture::faults::FaultKind;
+use torture::faults::{FaultKind, FaultLengths};
 use torture::run::{RunConfig, run};
 
 /// Rounds without `PORTCULLIS_ROUNDS`: every kind of fault once, within three minutes on two cores.
@@ -24,6 +24,7 @@ async fn clients_of_two_servers_see_only_what_etcd_stored_under_faults() {
         rounds: env_number("PORTCULLIS_ROUNDS", ROUNDS),
         seed: env_number("PORTCULLIS_SEED", 1),
         faults: FaultKind::ALL.to_vec(),
+        lengths: FaultLengths::Short,
         environment: Vec::new(),
     };
     let report = Box::pin(run(&config)).await.unwrap();

@@ -109,7 +109,7 @@ impl RecordingClient {
         self.record(start, ClientRequest::Get { key: key_of(resource, namespace, name), at }, outcome)
     }
 
-    /// A list in pages of `limit` objects; 0 for one page.
+    /// A list in pages of `limit` objects; 0 for one page. Each page is read from another server.
     pub async fn list(&self, resource: &str, namespace: &str, at: ReadAt, limit: usize) -> Outcome {
         let start = self.session.clock.now();
         let outcome = self.pages(resource, namespace, at, limit).await;
@@ -124,14 +124,14 @@ impl RecordingClient {
         let mut items = Vec::new();
         let mut revision = None;
         let mut next = String::new();
-        for _ in 0..MAX_PAGES {
+        for page in 0..MAX_PAGES {
             let mut path = format!("{}?limit={limit}", collection(resource, namespace));
             if next.is_empty() {
                 path.push_str(&query(at, "&"));
             } else {
                 path.extend(["&continue=", &next]);
             }
-            let answer = match self.send(Method::GET, &path, "", None).await {
+            let answer = match self.page(page, &path).await {
                 Ok(answer) if answer.code == 200 => answer.json(),
                 other => return failed(other),
             };
@@ -159,6 +159,17 @@ impl RecordingClient {
             }
         }
         Outcome::Unknown("more pages than expected".to_owned())
+    }
+
+    /// Reads the page with this number: the first one from this client's server, the others from the servers after it in turn.
+    async fn page(&self, number: usize, path: &str) -> std::result::Result<HttpResponse, String> {
+        let urls = &self.session.urls;
+        let server = (self.server + number) % urls.len().max(1);
+        let Some(url) = urls.get(server).filter(|_| server != self.server) else {
+            return self.send(Method::GET, path, "", None).await;
+        };
+        let client = client_of(url).map_err(|problem| problem.to_string())?;
+        in_time(client.get(path)).await
     }
 
     /// Opens a watch of a collection.
@@ -208,11 +219,7 @@ impl RecordingClient {
         let headers = [("content-type", content_type)];
         let headers = if content_type.is_empty() { &[][..] } else { &headers[..] };
         let body = body.map(ToString::to_string).unwrap_or_default();
-        match timeout(PATIENCE, self.client.send(method, path, headers, Bytes::from(body))).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(problem)) => Err(problem.to_string()),
-            Err(_) => Err(format!("no answer in {PATIENCE:?}")),
-        }
+        in_time(self.client.send(method, path, headers, Bytes::from(body))).await
     }
 
     fn record(&self, start: u64, request: ClientRequest, outcome: Outcome) -> Outcome {
@@ -227,6 +234,17 @@ impl RecordingClient {
             outcome: outcome.clone(),
         });
         outcome
+    }
+}
+
+/// The answer, or why there is none in time.
+async fn in_time(
+    answer: impl Future<Output = Result<HttpResponse>>,
+) -> std::result::Result<HttpResponse, String> {
+    match timeout(PATIENCE, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(problem)) => Err(problem.to_string()),
+        Err(_) => Err(format!("no answer in {PATIENCE:?}")),
     }
 }
 
