@@ -10,13 +10,15 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use tempfile::TempDir;
 
 use crate::client::{Client, Credentials, Trust};
+use crate::etcd_process::EtcdProcess;
 use crate::{Problem, Result};
 
 /// The time limit for the start; generous, because test machines are busy.
@@ -44,6 +46,20 @@ pub fn binary() -> Result<PathBuf> {
     own.ancestors().map(|folder| folder.join("portcullis")).find(|path| path.is_file()).ok_or_else(|| {
         Problem::new("no portcullis is built: run `cargo build -p cli`, or set PORTCULLIS_BIN")
     })
+}
+
+/// A program of Kubernetes in the directory `PORTCULLIS_KUBERNETES`; `None`, with a message, if the variable is not set: the set-up cannot
+/// install such programs.
+pub fn kubernetes_program(name: &str) -> Result<Option<PathBuf>> {
+    let Some(directory) = env::var_os("PORTCULLIS_KUBERNETES") else {
+        println!("left out: PORTCULLIS_KUBERNETES names no directory with {name}");
+        return Ok(None);
+    };
+    let program = Path::new(&directory).join(name);
+    if !program.is_file() {
+        return Err(Problem::new(format!("PORTCULLIS_KUBERNETES has no `{name}`")));
+    }
+    Ok(Some(program))
 }
 
 /// A running server process.
@@ -87,14 +103,6 @@ impl Server {
     }
 
     async fn serve_in(folder: Folder, first: &str, flags: &[&str]) -> Result<Self> {
-        let path = folder.path().to_owned();
-        let tokens = path.join("tokens.csv");
-        write_private(&tokens, TOKENS)?;
-        let signing = path.join("sa.key");
-        if !signing.exists() {
-            write_private(&signing, &signing_key()?)?;
-        }
-        let (port, port_guard) = free_port()?;
         let mut command = if first.is_empty() {
             Command::new(binary()?)
         } else {
@@ -102,18 +110,42 @@ impl Server {
             shell.arg("-c").arg(format!("{first}\nexec \"$0\" \"$@\"")).arg(binary()?);
             shell
         };
+        command.args(["serve", "--enable-controllers"]);
+        command.args(default_store(flags, &folder.path().join("data")));
+        Self::start(command, folder, flags).await
+    }
+
+    /// Starts a real kube-apiserver on this etcd, with the users of [`TOKENS`] and RBAC; `None` if such tests are left out.
+    pub async fn kube_apiserver(etcd: &EtcdProcess, flags: &[&str]) -> Result<Option<Self>> {
+        let Some(program) = kubernetes_program("kube-apiserver")? else { return Ok(None) };
+        let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
+        let mut command = Command::new(program);
+        command.arg(format!("--etcd-servers={}", etcd.url));
+        Self::start(command, Folder::Own(own), flags).await.map(Some)
+    }
+
+    /// Adds the flags that kube-apiserver and `portcullis serve` have in common, starts the server and waits until it is ready.
+    async fn start(mut command: Command, folder: Folder, flags: &[&str]) -> Result<Self> {
+        let path = folder.path().to_owned();
+        let tokens = path.join("tokens.csv");
+        write_private(&tokens, TOKENS)?;
+        let (signing, verifying) = (path.join("sa.key"), path.join("sa.pub"));
+        if !signing.exists() {
+            let (private, public) = signing_keys()?;
+            write_private(&signing, &private)?;
+            write_private(&verifying, &public)?;
+        }
+        let (port, port_guard) = free_port()?;
         command
-            .arg("serve")
-            .args(["--bind-address=127.0.0.1", "--allow-privileged=true", "--enable-controllers"])
+            .args(["--bind-address=127.0.0.1", "--allow-privileged=true"])
             .args(default_authorization(flags))
             .arg("--service-cluster-ip-range=10.0.0.0/24")
             .arg(format!("--secure-port={port}"))
-            .args(default_store(flags, &path.join("data")))
             .arg(format!("--cert-dir={}", path.join("certs").display()))
             .arg(format!("--token-auth-file={}", tokens.display()))
             .arg(format!("--service-account-issuer={ISSUER}"))
             .arg(format!("--service-account-signing-key-file={}", signing.display()))
-            .arg(format!("--service-account-key-file={}", signing.display()))
+            .arg(format!("--service-account-key-file={}", verifying.display()))
             .args(flags);
         drop(port_guard);
         let started = Instant::now();
@@ -346,12 +378,24 @@ pub fn free_port() -> Result<(u16, TcpListener)> {
 
 /// A key for service account tokens in PEM format.
 pub fn signing_key() -> Result<String> {
-    let random = SystemRandom::new();
-    let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random);
-    let key = BASE64_STANDARD.encode(key.map_err(|e| Problem::at("a key", e))?);
+    Ok(signing_keys()?.0)
+}
+
+/// A private key for service account tokens and its public key in PEM format.
+fn signing_keys() -> Result<(String, String)> {
+    let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
+    let document = document.map_err(|e| Problem::at("a key", e))?;
+    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref());
+    let pair = pair.map_err(|e| Problem::at("a key", e))?;
+    let public: PublicKeyX509Der<'_> = pair.public_key().as_der().map_err(|e| Problem::at("a key", e))?;
+    Ok((pem("PRIVATE KEY", document.as_ref()), pem("PUBLIC KEY", public.as_ref())))
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = BASE64_STANDARD.encode(der);
     let lines: Vec<String> =
-        key.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned()).collect();
-    Ok(format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n")))
+        text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned()).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
 /// Writes an audit policy with these `rules` into a folder; the flags for it and for `audit.log` in that folder.

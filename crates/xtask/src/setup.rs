@@ -58,6 +58,10 @@ pub(crate) fn prepare(root: &Path) -> Result<Tools> {
     python(&target.join("python"), &mut tools)?;
     cel_spec(&target.join("cel-spec"), &mut tools)?;
     webhook_packages(&mut tools);
+    if std::env::var_os("PORTCULLIS_KUBERNETES").is_none() {
+        let what = "PORTCULLIS_KUBERNETES names no directory with kube-apiserver and kube-controller-manager";
+        tools.left_out.push(format!("{what}: the tests beside them"));
+    }
     Ok(tools)
 }
 

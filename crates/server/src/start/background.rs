@@ -111,7 +111,8 @@ async fn run_bootstrap(
 pub(super) fn start_controllers(state: &Arc<State>, config: ControllersConfig) -> Vec<JoinHandle<()>> {
     let event_ttl = config.event_ttl;
     let mut all = vec![leadership::start(state, config)];
-    if !event_ttl.is_zero() {
+    // Events in a shared store have a lease; those of other servers may live longer than this server's.
+    if !event_ttl.is_zero() && !state.storage.store.is_shared() {
         all.push(controllers::start_event_ttl(state, event_ttl));
     }
     all
