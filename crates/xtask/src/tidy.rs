@@ -39,6 +39,9 @@ const DECISION_CRATES: [&str; 13] = [
     "dra",
 ];
 
+/// Crates that speak HTTP (invariant 3); `conformance` is only for tests.
+const HTTP_CRATES: [&str; 4] = ["server", "grpc", "webhook-auth", "conformance"];
+
 /// Files that do no I/O although their crate does, by the beginning of their path below `crates/`.
 const DECISION_FILES: [&str; 1] = ["webhook-auth/src/verify"];
 
@@ -56,6 +59,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let map = CrateTable::parse(&architecture);
     complaints.extend(crates::arrows(&map, &packages));
     complaints.extend(crates::without_io(&packages, &DECISION_CRATES));
+    complaints.extend(crates::http_speakers(&packages, &HTTP_CRATES));
     let ring_users =
         cargo(root).args(["tree", "--workspace", "--invert", "ring", "--target=all"]).output()?;
     complaints.extend(crates::one_cryptography(&String::from_utf8_lossy(&ring_users.stdout)));

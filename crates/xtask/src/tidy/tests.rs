@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::crates::{Packages, arrows, one_cryptography, without_io};
+use super::crates::{Packages, arrows, http_speakers, one_cryptography, without_io};
 use super::documents::{CrateTable, headings};
 use super::sources::{
     SourceFile, code_only, keys_at_home, no_io, nothing_left_to_do, one_writer, storage_keys_at_home,
@@ -20,7 +20,7 @@ const ARCHITECTURE: &str = "\
 ";
 
 fn packages(uses: &[(&str, &str, Option<&str>)]) -> Packages {
-    let names = ["value", "api", "mio"];
+    let names = ["value", "api", "mio", "hyper"];
     let present = |name: &str| name == "value" || name == "api" || uses.iter().any(|(_, to, _)| *to == name);
     let nodes = names.map(|name| {
         let deps: Vec<_> = uses
@@ -69,6 +69,17 @@ fn io_dependency_of_a_decision_crate_is_rejected_at_any_depth_except_in_tests() 
     assert_eq!(without_io(&deep, &["api"]), ["`api` decides, but is built from `mio`"]);
     let tests = packages(&[("api", "mio", Some("dev"))]);
     assert!(without_io(&tests, &["api"]).is_empty());
+}
+
+#[test]
+fn only_listed_crates_depend_on_an_http_implementation_except_in_tests() {
+    let http = packages(&[("api", "hyper", None), ("value", "hyper", Some("dev"))]);
+    assert!(http_speakers(&http, &["api"]).is_empty());
+    assert_eq!(http_speakers(&http, &[]), ["`api` depends on `hyper`, but is not listed as speaking HTTP"]);
+    assert_eq!(
+        http_speakers(&http, &["api", "value"]),
+        ["`value` is listed as speaking HTTP, but depends on no HTTP crate"]
+    );
 }
 
 #[test]
