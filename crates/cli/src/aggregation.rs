@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use server::pki::TlsIdentity;
 use server::{Config, Redirects};
+use transport::pki::TlsIdentity;
 
 use crate::serve::read_file;
 

@@ -163,9 +163,8 @@ fn load(args: &FileArgs) -> Result<LoadedConfiguration> {
 
 /// Reads a kubeconfig and the files that it names, as the server does. Returns the URL of its server.
 fn kubeconfig_url(path: &str) -> Result<String> {
-    let endpoint =
-        server::outbound::from_kubeconfig(Path::new(path), &mut Vec::new()).map_err(anyhow::Error::msg)?;
-    let target = server::outbound::OutboundTarget::new(endpoint)?;
+    let endpoint = outbound::from_kubeconfig(Path::new(path), &mut Vec::new()).map_err(anyhow::Error::msg)?;
+    let target = outbound::OutboundTarget::new(endpoint)?;
     Ok(target.url().to_string())
 }
 

@@ -390,6 +390,6 @@ fn scope(wanted: Option<IpAddr>) -> &'static str {
 
 /// A random number below `count`, which must not be 0.
 fn random_below(count: u64) -> u64 {
-    let random = u64::try_from(crate::random::number()).unwrap_or_default();
+    let random = u64::try_from(runtime::random::number()).unwrap_or_default();
     random.checked_rem(count).unwrap_or_default()
 }

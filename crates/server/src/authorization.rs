@@ -20,12 +20,12 @@ use authz::config::{
 };
 use authz::node::NodeAuthorizer;
 use authz::{AuthorizerChain, ReviewCompiler, SharedAuthorizers, assemble, rbac};
+use runtime::files;
 
 pub use observe::AuthorizationMetrics;
 pub(crate) use reload::{ReferencedFiles, follow};
 
 use crate::config::ConfigError;
-use crate::files;
 
 /// Source of the authorization configuration.
 #[derive(Clone, Debug)]

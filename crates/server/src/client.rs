@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::{BodyExt as _, Limited};
+use runtime::truncate_remote::{MAX_OBJECTS, truncate_remote};
 use value::{Value, json, write};
 
 use crate::call::RequestBody;
@@ -15,7 +16,6 @@ use crate::heavy::Effort;
 use crate::pipeline::{self, InternalRequest};
 use crate::respond;
 use crate::state::State;
-use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
 
 /// Sends requests from inside this process under an internal identity.
 #[derive(Clone)]

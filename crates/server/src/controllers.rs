@@ -19,6 +19,7 @@ use controllers::{
 use documents::discovery::RemoteVersion;
 use http::Method;
 use kinds::table::Verb;
+use runtime::truncate_remote::truncate_remote;
 use storage::{ChangeKind, StoredEntry, WatchError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -30,7 +31,6 @@ use crate::client::Client;
 use crate::encode;
 use crate::keys;
 use crate::state::State;
-use crate::truncate_remote::truncate_remote;
 
 /// Starts the controllers of kube-controller-manager. They end when `stop` becomes true; the future completes when every controller
 /// has finished its current work. Dropping it aborts them.
@@ -225,7 +225,7 @@ impl ClusterReader for InProcess {
     }
 
     fn fresh_uid(&self) -> String {
-        crate::random::uid().to_string()
+        runtime::random::uid().to_string()
     }
 }
 

@@ -10,12 +10,12 @@ use api::{GroupVersion, GroupVersionKind, Status, meta};
 use bytes::Bytes;
 use crd::CompiledVersion;
 use data_encoding::HEXLOWER;
+use requests::negotiate::{self, BodyMedia};
+use requests::options::FieldValidation;
 use value::{Str, Value, json, yaml};
 
 use crate::call::Call;
 use crate::catalog::{CustomResourceVersion, Sent, ServedResource, Subresource, Working};
-use crate::negotiate::{self, BodyMedia};
-use crate::options::FieldValidation;
 
 pub use patch::{configuration, configured, patched};
 pub use posted::{posted, scale};

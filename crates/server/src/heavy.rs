@@ -23,8 +23,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 use value::BudgetEnded;
 
-use crate::metrics::MetricRegistry;
 pub use effort::{CancelOnDrop, Effort};
+use runtime::MetricRegistry;
 use turns::{AccountTurn, AccountTurns};
 
 /// Bodies and stored objects of more bytes than this are large. One of this size takes about 5 ms in a

@@ -10,6 +10,7 @@ use api::time::Timestamp;
 use api::{Status, meta};
 use authn::InternalIdentity;
 use controllers::{Candidate, ControllerGroup, LeaseApi};
+use runtime::random;
 use tokio::task::JoinHandle;
 use tracing::debug;
 use value::Value;
@@ -22,7 +23,6 @@ use crate::encode;
 use crate::identity;
 use crate::identity_lease::LEASES;
 use crate::keys;
-use crate::random;
 use crate::state::State;
 
 const NAMESPACE: &str = "kube-system";

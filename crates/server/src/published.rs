@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
+use transport::tls;
 use value::{Str, Value, json, write};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -20,7 +21,6 @@ use crate::client::Client;
 use crate::informer::{Notes, start_informer};
 use crate::keys;
 use crate::state::State;
-use crate::tls;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAMESPACE: &str = "kube-system";

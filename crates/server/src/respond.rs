@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use api::{Status, StatusReason, order};
+use audit::AuditRecord;
 use crd::columns::TableAllowance;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -11,18 +12,17 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use kinds::table::Verb;
+use requests::negotiate::{self, Forms, Media, MetadataShape, NegotiatedResponse, ObjectForm};
+use requests::request_info::Query;
 use value::order::KeyOrder;
 use value::{Value, write, yaml};
 
-use crate::audit::AuditRecord;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
 use crate::decode::internal_package;
 use crate::encode;
 use crate::heavy::LARGE;
-use crate::negotiate::{self, Forms, Media, MetadataShape, NegotiatedResponse, ObjectForm};
-use crate::request_info::Query;
 use crate::table::{self, TableOptions, TableRequest, TableScope};
 
 /// Minimum size in bytes of a body that is compressed.

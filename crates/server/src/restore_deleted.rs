@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::{Status, meta};
 use authn::InternalIdentity;
+use runtime::RetryPause;
 use storage::Store;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
@@ -13,7 +14,6 @@ use value::Value;
 use crate::client::Client;
 use crate::informer::{Notes, start_informer};
 use crate::keys;
-use crate::retry_pause::RetryPause;
 use crate::state::State;
 use crate::unreadable::Unreadable;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use api::Status;
 use authn::User;
+use requests::request_info::RequestInfo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::flow_control::{Assignment, FairSeat};
-use crate::request_info::RequestInfo;
 
 /// Separate seats for reading and for mutating requests. A limit of 0 means no limit, as in kube-apiserver.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ mod tests {
     use http::Method;
 
     use super::Seats;
-    use crate::request_info::{Query, RequestInfo};
+    use requests::request_info::{Query, RequestInfo};
 
     fn info(method: &Method, url: &str) -> RequestInfo {
         let (path, query) = url.split_once('?').unwrap_or((url, ""));

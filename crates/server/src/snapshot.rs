@@ -10,6 +10,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
+use outbound::{OutboundRequest, OutboundTarget};
+use requests::request_info::SNAPSHOT_PATH;
 use storage::embedded::{self, RestoreError, SaveError, StoppedStore};
 use storage::snapshot::{SnapshotError, SnapshotReader};
 use value::json;
@@ -17,9 +19,7 @@ use value::json;
 pub use storage::embedded::RestoredStore;
 pub use storage::snapshot::{SNAPSHOT_FORMAT, SnapshotSummary};
 
-use crate::handlers::snapshot::PATH;
 use crate::offline;
-use crate::outbound::{self, OutboundRequest, OutboundTarget};
 use file::SnapshotFile;
 
 /// Time limit for the beginning of the response.
@@ -104,8 +104,9 @@ async fn request(kubeconfig: &Path) -> Result<Response<Incoming>, SnapshotComman
     let unusable = |why| SnapshotCommandError::Kubeconfig { path: kubeconfig.to_owned(), why };
     let endpoint = outbound::from_kubeconfig(kubeconfig, &mut Vec::new()).map_err(unusable)?;
     let prefix = endpoint.url.path().trim_end_matches('/').to_owned();
-    let path =
-        format!("{prefix}{PATH}").parse().map_err(|_| unusable("its server is not a URL".to_owned()))?;
+    let path = format!("{prefix}{SNAPSHOT_PATH}")
+        .parse()
+        .map_err(|_| unusable("its server is not a URL".to_owned()))?;
     let target = OutboundTarget::new(endpoint).map_err(|error| unusable(error.to_string()))?;
     if target.withholds_credentials() {
         let why = "it does not verify the server, so its token or password cannot be sent; set certificate-authority";

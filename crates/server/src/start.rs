@@ -38,11 +38,11 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::info;
+use transport::accept;
+use transport::connections::ConnectionMetrics;
 
-use crate::accept;
 use crate::bootstrap::Progress;
 use crate::config::{Config, ConfigError, ShutdownConfig};
-use crate::connections::ConnectionMetrics;
 use crate::health::Health;
 use crate::loopback::Loopback;
 use crate::metrics::Metrics;

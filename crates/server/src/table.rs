@@ -3,10 +3,10 @@
 use api::Status;
 use crd::columns::{Columns, TableAllowance};
 use kinds::print;
+use requests::request_info::Query;
 use value::{Map, Value};
 
 use crate::catalog::ServedResource;
-use crate::request_info::Query;
 
 /// Options of a table besides its cells.
 #[derive(Clone, Copy, Debug)]

@@ -10,10 +10,10 @@ use authz::config::{CONFLICT, Flags};
 use ipnet::IpNet;
 use kinds::table::Served;
 use server::addresses::{AddressesConfig, NodePortRange};
-use server::pki::{self, TlsIdentity};
-use server::tls::TlsOptions;
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, ConfigError, Data, EndpointReconciler};
+use transport::pki::{self, TlsIdentity};
+use transport::tls::TlsOptions;
 
 use super::{Args, dns_names, list_values, read_file, unix_time};
 use crate::flags::{FlagSupport, UNSUPPORTED_FLAGS};

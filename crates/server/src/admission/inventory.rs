@@ -15,6 +15,7 @@ use ::admission::webhook::{Webhook, WebhookEndpoint};
 use api::Status;
 use api::field::quote;
 use api::time::Timestamp;
+use requests::negotiate;
 use value::{Str, Value, json, write};
 
 use crate::admission::informers::{ListedBinding, ListedPolicy, PolicyOrigin};
@@ -22,7 +23,6 @@ use crate::admission::registered_webhooks::ListedWebhook;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::manifests::DirectoryStatus;
-use crate::negotiate;
 use crate::state::State;
 
 /// The page shows at most this many policies or webhooks of a plugin and counts the rest.

@@ -9,9 +9,9 @@ use prometheus::{
     CounterVec, GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, exponential_buckets,
     register_counter_vec_with_registry,
 };
+use runtime::MetricRegistry;
 
 use crate::identity;
-use crate::metrics::MetricRegistry;
 
 pub struct AuthorizationMetrics {
     /// Value of the label `apiserver_id_hash`.

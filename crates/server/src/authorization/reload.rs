@@ -10,12 +10,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use authz::AuthorizerChain;
 use authz::config::{AuthorizationConfiguration, AuthorizerType};
+use runtime::file_watch::FileWatch;
+use runtime::files;
 use tokio::sync::watch;
 use tracing::{error, info};
 
 use super::{AuthorizerParts, LoadedAuthorization, Unusable, parse, read, warn};
-use crate::file_watch::FileWatch;
-use crate::files;
 
 /// Delay between a notification and reading the files, because their writer may not be done.
 const SETTLE: Duration = Duration::from_millis(50);

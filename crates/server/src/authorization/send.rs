@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookResponse};
 use http::HeaderValue;
 use http::uri::PathAndQuery;
+use outbound::{FailureKind, OutboundRequest, OutboundTarget, from_kubeconfig};
 
-use crate::outbound::{FailureKind, OutboundRequest, OutboundTarget, from_kubeconfig};
 use crate::version;
 
 /// Sends reviews to one webhook.

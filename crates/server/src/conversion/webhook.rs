@@ -13,16 +13,16 @@ use api::{Status, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crd::CustomResourceDefinition;
+use outbound::{
+    Endpoint, Failure, OutboundRequest, OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
+};
+use runtime::truncate_remote::{MAX_OBJECTS, truncate_remote};
 use value::{Map, Str, Value, go, json, write};
 
 use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
 use crate::keys;
 use crate::metrics::Review;
-use crate::outbound::{
-    Endpoint, Failure, OutboundRequest, OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
-};
 use crate::state::State;
-use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
 
 /// Limit for one conversion, the default timeout of Kubernetes' webhook client.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
@@ -80,7 +80,7 @@ async fn ask(
     let Some(review) = reviews.into_iter().find(|version| matches!(*version, "v1" | "v1beta1")) else {
         return Err(ConversionFailure::NoReview);
     };
-    let uid = crate::random::uid();
+    let uid = runtime::random::uid();
     let api_version = format!("apiextensions.k8s.io/{review}");
     // The resource version belongs to the stored object, whatever its version: the webhook neither sees nor changes it.
     let mut sent = objects.to_vec();

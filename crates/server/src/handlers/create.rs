@@ -1,11 +1,11 @@
 //! Handler of POST: creates an object.
 
 use api::{Status, meta};
+use requests::options::WriteOptions;
 
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource};
 use crate::decode::{self, Draft};
-use crate::options::WriteOptions;
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
 use crate::write::{StoreError, WriteContext, WriteOutcome, remove_server_metadata, set_namespace};

@@ -15,12 +15,12 @@ use crate::catalog::{ServedResource, Subresource, Working};
 use crate::decode;
 use crate::encode;
 use crate::fresh::BaseEntry;
-use crate::negotiate::{self, BodyMedia};
-use crate::options::DeleteOptions;
 use crate::ownership::FieldTracking;
 use crate::state::State;
 use crate::write::{AdmittedDelete, MarkProof, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome};
 
+use requests::negotiate::{self, BodyMedia};
+use requests::options::DeleteOptions;
 use step::{DeletionStep, next_step};
 pub use step::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 

@@ -14,6 +14,7 @@ use documents::discovery::{self, DiscoverySubresource, Registration};
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
 use kinds::table::{Verb, verbs};
+use requests::negotiate;
 use sha2::{Digest as _, Sha512};
 use value::{Str, Value};
 
@@ -25,7 +26,6 @@ use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::CustomKinds;
 use crate::encode;
-use crate::negotiate;
 use crate::state::{State, Storage};
 
 /// Paths listed at `/` besides those of health checks and API groups.

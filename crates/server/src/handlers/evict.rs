@@ -6,6 +6,7 @@ use admission::Operation;
 use api::selector::LabelSelector;
 use api::time::Timestamp;
 use api::{FieldError, GroupResource, GroupVersionKind, Status, StatusCause, StatusDetails, meta};
+use requests::options::{DeleteOptions, UNREADABLE, WriteOptions};
 use storage::StoredEntry;
 use value::{Path, Value};
 
@@ -14,7 +15,6 @@ use super::pods::{posted, success};
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource};
 use crate::fresh;
-use crate::options::{DeleteOptions, UNREADABLE, WriteOptions};
 use crate::ownership::FieldTracking;
 use crate::state::State;
 use crate::write::{

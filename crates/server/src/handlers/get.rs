@@ -16,7 +16,7 @@ pub async fn handle(
     subresource: Subresource,
 ) -> Result<HandlerResponse, Status> {
     let sent = call.query.get("resourceVersion").unwrap_or_default();
-    let wanted = crate::options::revision(sent).map_err(Status::plain)?;
+    let wanted = requests::options::revision(sent).map_err(Status::plain)?;
     let key = kind.key(&call.info.namespace, &call.info.name);
     let store = state.storage.store.of(&key);
     let entry = match wanted {

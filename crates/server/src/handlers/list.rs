@@ -5,6 +5,8 @@ use std::sync::Arc;
 use api::selector::{FieldSelector, LabelSelector, Selection};
 use api::{Status, StatusCause, StatusDetails, order};
 use crd::columns::TableAllowance;
+use requests::negotiate::{self, Forms, Media, MetadataShape, ObjectForm};
+use requests::options::{self, ListOptions};
 use storage::{ListAt, ListRequest, ReadError, Store, StoredEntry};
 use value::{Value, go, json, write};
 
@@ -13,8 +15,6 @@ use crate::call::{Call, HandlerResponse};
 use crate::catalog::{Sent, ServedResource};
 use crate::encode;
 use crate::fresh;
-use crate::negotiate::{self, Forms, Media, MetadataShape, ObjectForm};
-use crate::options::{self, ListOptions};
 use crate::respond;
 use crate::splice::Splice;
 use crate::state::State;

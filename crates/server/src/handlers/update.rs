@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use api::{Status, meta};
 use bytes::Bytes;
+use requests::negotiate;
+use requests::options::{FieldValidation, WriteOptions};
 use schema::patch;
 use storage::StoredEntry;
 use value::Value;
@@ -13,8 +15,6 @@ use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource, Working};
 use crate::decode::{self, Draft};
 use crate::fresh::BaseEntry;
-use crate::negotiate;
-use crate::options::{FieldValidation, WriteOptions};
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
 use crate::write::{Admitted, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome, set_namespace};

@@ -13,9 +13,14 @@ use api::Status;
 use api::selector::Selection;
 use bytes::{Bytes, BytesMut};
 use crd::columns::TableAllowance;
+use requests::negotiate::{self, Forms, Media, ObjectForm};
+use requests::options::ListOptions;
+use runtime::random;
 use storage::{ChangeKind as EventKind, StoreEvent, StoredEntry, Watch, WatchError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use transport::drain::PATIENCE;
+use transport::unsent::Payer;
 use value::{Budget, Value};
 
 use self::shared_frames::Watcher;
@@ -24,17 +29,12 @@ use super::list::selection;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
-use crate::drain::PATIENCE;
 use crate::fresh;
 use crate::heavy::LARGE;
-use crate::negotiate::{self, Forms, Media, ObjectForm};
-use crate::options::ListOptions;
-use crate::random;
 use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
 use crate::table::{self, TableOptions, TableRequest};
-use crate::unsent::Payer;
 
 /// Capacity of the channel to one client, in chunks, besides the one being sent. An event is never split, so a chunk may be as large as an
 /// object.

@@ -6,12 +6,12 @@ use api::time::Timestamp;
 use api::{Status, order};
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use requests::negotiate::{self, Media};
 use value::Value;
 
 use super::documents;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::negotiate::{self, Media};
 use crate::respond;
 use crate::state::State;
 

@@ -3,8 +3,7 @@
 
 use controllers::{ClaimLabels, ClaimObserver};
 use prometheus::{IntCounter, IntCounterVec, IntGaugeVec};
-
-use crate::metrics::MetricRegistry;
+use runtime::MetricRegistry;
 
 /// Metrics of the controller that creates ResourceClaims from templates.
 pub struct ClaimMetrics {

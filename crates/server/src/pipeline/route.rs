@@ -6,11 +6,11 @@ use api::Status;
 use authn::AuthenticationMethod;
 use http::{Method, Response};
 use kinds::table::Verb;
+use requests::request_info::RequestInfo;
 
 use crate::body::Body;
 use crate::call::Call;
 use crate::catalog::{Catalog, SchemaWriter, ServedResource};
-use crate::request_info::RequestInfo;
 use crate::respond;
 use crate::state::State;
 use crate::unreadable::Concern;

@@ -7,14 +7,13 @@ use arc_swap::ArcSwap;
 use authn::{Authenticator, StaticTokens};
 use rustls::ServerConfig;
 use tokio::sync::Notify;
+use transport::pki;
+use transport::tls::{self, TlsOptions};
+use transport::trust::{Authority, ClientTrust};
 
 use super::Watched;
 use crate::config::{Config, FollowedFiles};
-use crate::outbound;
-use crate::pki;
 use crate::state::State;
-use crate::tls::{self, TlsOptions};
-use crate::trust::{Authority, ClientTrust};
 
 /// The files of a configuration, with the contents that the server started with: only different contents are applied.
 pub(crate) struct ConfigFiles {

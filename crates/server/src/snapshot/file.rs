@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use runtime::random;
 use storage::snapshot::{SnapshotReader, SnapshotSummary};
 
 use super::SnapshotCommandError;
-use crate::random;
 
 /// A snapshot being written to a file beside its final path. Dropped before [`SnapshotFile::finish`], it is removed.
 ///

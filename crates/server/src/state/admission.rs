@@ -85,7 +85,7 @@ impl AdmissionConfig {
 
         let mut configurations = PluginConfigurations::read(self.configuration_file.as_deref())?;
         let settings = ::admission::plugins::PluginSettings {
-            suffix: crate::random::suffix,
+            suffix: runtime::random::suffix,
             pod_security_metrics: Some(Arc::new(pod_security_metrics)),
             pod_security: configurations.pod_security()?,
             ..self.plugins

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use authn::InternalIdentity;
+use requests::request_info::Query;
 use server::client::Client;
-use server::request_info::Query;
 use server::{Config, Data, Ephemeral, offline};
 use storage::{Change, Embedded, Expect, Record, Store, StoreOptions, Write, WritePriority};
 use value::{Value, json};

@@ -14,8 +14,8 @@ const KEY_HOLDERS: [&str; 5] = [
     "crates/authn/src/tokens.rs",
     "crates/authn/src/tokens/",
     "crates/grpc/src/tls.rs",
-    "crates/server/src/pki.rs",
-    "crates/server/src/tls.rs",
+    "crates/transport/src/pki.rs",
+    "crates/transport/src/tls.rs",
 ];
 
 /// Types that are a private key or hold one.

@@ -16,14 +16,14 @@ use ::admission::webhook::TokenRecipient;
 use api::attestation::{self, AttestationDialect};
 use api::time::Timestamp;
 use api::{Status, meta};
+use outbound::BearerToken;
 use prometheus::{HistogramVec, IntCounter, IntCounterVec};
+use runtime::MetricRegistry;
 use tokio::sync::watch;
 use tracing::warn;
 use value::Value;
 
 use crate::loopback::Loopback;
-use crate::metrics::MetricRegistry;
-use crate::outbound::BearerToken;
 
 /// Age at which a token is renewed; tokens live ten minutes.
 const REPLACED_AFTER: Duration = Duration::from_mins(8);

@@ -8,13 +8,13 @@ use crd::CustomResourceDefinition;
 use documents::openapi::{OpenApi, OpenApiDocument, OpenApiInputs, V2_PROTOBUF};
 use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName};
+use requests::negotiate;
 use tokio::sync::Semaphore;
 use value::Str;
 
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::handlers::zpages;
-use crate::negotiate;
 use crate::state::State;
 
 /// Serves an OpenAPI document. `path` has the segments after `/openapi`.

@@ -10,14 +10,14 @@ use api::{GroupVersionKind, Status};
 use bytes::Bytes;
 use crd::columns::TableAllowance;
 use prometheus::IntCounter;
+use requests::negotiate::ObjectForm;
+use runtime::MetricRegistry;
 use storage::StoredEntry;
 use value::{Budget, Str, Value};
 
 use super::frame;
 use crate::catalog::ServedResource;
 use crate::heavy::{CancelOnDrop, Effort, LARGE};
-use crate::metrics::MetricRegistry;
-use crate::negotiate::ObjectForm;
 use crate::respond;
 use crate::state::State;
 use crate::table::{self, IncludeObject, TableOptions, TableRequest};
