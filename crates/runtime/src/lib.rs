@@ -23,6 +23,7 @@ mod metric_registry;
 pub mod random;
 mod retry_pause;
 pub mod truncate_remote;
+pub mod version;
 
 pub use config_error::{ConfigError, FileProblems};
 pub use metric_registry::{MetricRegistry, RegisteredFamily};

@@ -24,6 +24,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Status;
+use catalog::encode;
+use catalog::keys;
+use catalog::unreadable::Concern;
 use ipnet::IpNet;
 use kinds::strategy::service::{
     AddressError, AddressesAndPorts, Family, ServiceAllocation, begin_create, begin_update, claims_of,
@@ -38,12 +41,9 @@ pub use claims::AddressClaims;
 pub(crate) use default_cidr::keep_default_cidr;
 pub(crate) use repair::start as start_repair;
 
-use crate::encode;
-use crate::keys;
 use crate::loopback::Loopback;
 use crate::metrics::AddressMetrics;
 use crate::state::Storage;
-use crate::unreadable::Concern;
 use attempt::{AddressAnswer, AllocationAttempt, AllocationRequest, DryRunAllocator};
 use cidrs::ServiceCidrs;
 use claims::{ClaimedAddress, ServiceRef};

@@ -27,10 +27,10 @@ use value::{Str, Value};
 
 use crate::config::{ConfigError, Redirects};
 use crate::informer::{InformerProgress, Notes, start_informer};
-use crate::keys;
 use crate::state::State;
-use crate::unreadable::{Concern, Unreadable};
 
+use catalog::keys;
+use catalog::unreadable::{Concern, Unreadable};
 use documents::Documents;
 use metrics::AvailabilityMetrics;
 use outbound::{Forward, ServerTrust};

@@ -7,12 +7,11 @@ use std::task::{Context, Poll};
 use api::Status;
 use audit::Closing;
 use bytes::Bytes;
+use catalog::splice::Splice;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
 use transport::accept::ResponseBody;
 use transport::unsent::Payer;
-
-use crate::splice::Splice;
 
 /// Bytes handed over at a time. Once bytes are in the connection's buffers, the server cannot see whether the
 /// client has read them.

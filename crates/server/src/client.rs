@@ -39,7 +39,7 @@ impl Client {
             InternalIdentity::ServiceAccount { .. } => "kube-controller-manager",
             InternalIdentity::Scheduler => "kube-scheduler",
         };
-        let agent = HeaderValue::try_from(crate::version::user_agent(component));
+        let agent = HeaderValue::try_from(runtime::version::user_agent(component));
         let agent = agent.unwrap_or(HeaderValue::from_static("portcullis"));
         Client { state, caller: Caller::internal(identity), agent, elsewhere: false }
     }

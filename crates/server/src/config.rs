@@ -9,7 +9,6 @@ use std::time::Duration;
 use admission::manifests::ManifestSet;
 use audit::AuditConfig;
 use authn::{Anonymous, FrontProxy, StaticTokens};
-use grpc::TlsFiles;
 use ipnet::IpNet;
 use kinds::table::Served;
 use storage::Backend;
@@ -20,9 +19,9 @@ use transport::tls::TlsOptions;
 use crate::addresses::{AddressesConfig, DEFAULT_NODE_PORTS};
 use crate::authorization::Authorization;
 use crate::endpoints::EndpointReconciler;
-use crate::etcd_values::StorageMediaType;
 use crate::tokens::TokenConfig;
 
+pub use catalog::etcd_config::{EtcdOverride, EtcdStorage, ProbeTimeouts};
 pub use runtime::{ConfigError, FileProblems};
 
 /// A feature gate of Kubernetes, as the metric `kubernetes_feature_enabled` shows it.
@@ -58,51 +57,6 @@ impl fmt::Debug for Data {
             Data::Backend(_) => f.write_str("Backend"),
             Data::Backends(..) => f.write_str("Backends"),
         }
-    }
-}
-
-/// The flags about etcd.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EtcdStorage {
-    /// `--etcd-servers`: URLs of the members; at least one.
-    pub servers: Vec<String>,
-    /// `--etcd-prefix`: the first part of all keys.
-    pub prefix: String,
-    /// `--etcd-cafile`, `--etcd-certfile` and `--etcd-keyfile`.
-    pub tls: TlsFiles,
-    /// `--etcd-compaction-interval`; zero for none.
-    pub compaction_interval: Duration,
-    /// `--lease-reuse-duration-seconds`: how long a lease is used for further keys.
-    pub lease_reuse: Duration,
-    /// `--storage-media-type`: the encoding of built-in resources.
-    pub media_type: StorageMediaType,
-    /// `--etcd-healthcheck-timeout` and `--etcd-readycheck-timeout`: the limits of two health checks.
-    pub probe_timeouts: ProbeTimeouts,
-    /// `--etcd-servers-overrides`: resources that are stored in other clusters.
-    pub overrides: Vec<EtcdOverride>,
-}
-
-/// A resource that is stored in another etcd cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EtcdOverride {
-    /// Empty for the core group.
-    pub group: String,
-    /// Plural name, or `*` for all resources of the group.
-    pub resource: String,
-    /// URLs of the members; at least one.
-    pub servers: Vec<String>,
-}
-
-/// Time limits of the checks `etcd` and `etcd-readiness`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProbeTimeouts {
-    pub live: Duration,
-    pub ready: Duration,
-}
-
-impl Default for ProbeTimeouts {
-    fn default() -> Self {
-        ProbeTimeouts { live: Duration::from_secs(2), ready: Duration::from_secs(2) }
     }
 }
 

@@ -12,6 +12,9 @@ use api::selector::FactsRef;
 use api::{GroupVersion, Status, names};
 use authn::InternalIdentity;
 use authz::rbac::aggregation;
+use catalog::encode;
+use catalog::keys;
+use catalog::{Catalog, Sent};
 use controllers::{
     AggregatedKinds, Api, ChangeStream, ClusterReader, ControllerOptions, FailedDiscovery, ObjectChange,
     ObjectEvent, ObserveClaims, PatchBody, Recount, ResourceKind, StoredBy, TypedObjectRef, WatchSource,
@@ -26,10 +29,7 @@ use tokio::task::JoinHandle;
 use value::{Map, Str, Value};
 
 use crate::aggregation::forward::encode_path;
-use crate::catalog::{self, Catalog, Sent};
 use crate::client::Client;
-use crate::encode;
-use crate::keys;
 use crate::state::State;
 
 /// Starts the controllers of kube-controller-manager. They end when `stop` becomes true; the future completes when every controller

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use catalog::keys;
 use kinds::table::{self, KindStorage, Resource};
 
 use crate::config::{ConfigError, EtcdOverride, EtcdStorage};
-use crate::keys;
 
 /// A cluster that holds some resources.
 #[derive(Debug, PartialEq, Eq)]

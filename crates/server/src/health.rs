@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use catalog::unreadable::Unreadable;
 use prometheus::{Encoder, IntCounterVec, IntGaugeVec, TextEncoder};
 use requests::request_info::Query;
 use runtime::MetricRegistry;
@@ -14,7 +15,6 @@ use storage::Store;
 use crate::bootstrap::{PostStartHook, Progress};
 use crate::manifests::DirectoryStatuses;
 use crate::state::Storage;
-use crate::unreadable::Unreadable;
 use store_probe::ClusterProbes;
 
 /// The state that health checks examine.

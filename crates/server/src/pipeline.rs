@@ -19,6 +19,8 @@ use api::Status;
 use audit::{AuditRecord, RecordedRequest};
 use authn::{AuthenticationMethod, Caller};
 use authz::Denial;
+use catalog::unreadable::Concern;
+use catalog::{ServedResource, Subresource};
 use http::{HeaderMap, Method, Response};
 use kinds::table::Verb;
 use requests::negotiate;
@@ -33,7 +35,6 @@ use crate::body::Body;
 use crate::call::{
     AnsweredBy, AuthenticatedRequest, Call, EXPRESSIONS, HandlerResponse, RequestBody, RequestLimits,
 };
-use crate::catalog::{ServedResource, Subresource};
 use crate::flow_control::{ClientGone, SeatRequest};
 use crate::handlers;
 use crate::health;
@@ -41,7 +42,6 @@ use crate::heavy::{self, Effort};
 use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
-use crate::unreadable::Concern;
 use attributes::attributes;
 use authenticate::{Authenticated, HttpHeaders, authenticate};
 use incoming::{catch_panic, complete};

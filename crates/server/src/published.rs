@@ -10,6 +10,7 @@ use api::{Status, meta};
 use authn::{FrontProxy, InternalIdentity};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use catalog::keys;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 use transport::tls;
@@ -19,7 +20,6 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::bootstrap::{PostStartHook, RETRY};
 use crate::client::Client;
 use crate::informer::{Notes, start_informer};
-use crate::keys;
 use crate::state::State;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";

@@ -2,8 +2,11 @@
 
 use std::io::Write as _;
 
+use crate::table::{self, TableOptions, TableRequest, TableScope};
 use api::{Status, StatusReason, order};
 use audit::AuditRecord;
+use catalog::ServedResource;
+use catalog::encode;
 use crd::columns::TableAllowance;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -19,11 +22,8 @@ use value::{Value, write, yaml};
 
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::ServedResource;
 use crate::decode::internal_package;
-use crate::encode;
 use crate::heavy::LARGE;
-use crate::table::{self, TableOptions, TableRequest, TableScope};
 
 /// Minimum size in bytes of a body that is compressed.
 const GZIP_FROM: u64 = 128 * 1024;

@@ -13,6 +13,7 @@ mod storage;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use catalog::ServedResource;
 use kinds::strategy;
 use kinds::validation;
 use tokio::sync::watch;
@@ -20,7 +21,6 @@ use tokio::sync::watch;
 use crate::addresses::Addresses;
 use crate::bootstrap::Progress;
 use crate::call::Call;
-use crate::catalog::ServedResource;
 use crate::metrics::Metrics;
 
 pub use admission::Admission;
@@ -32,7 +32,6 @@ pub use authorization::Authorizers;
 pub(crate) use serving::MAX_UNDER_WAY;
 pub use serving::Serving;
 pub use storage::Storage;
-pub(crate) use storage::{ETCD_CALL_TIMEOUT, etcd_channel};
 
 /// The subsystems of a running server. Each is built once, in [`start`](crate::start()), and every request is served from them.
 pub struct State {

@@ -9,6 +9,8 @@ use std::time::Duration;
 use api::validation::fields::Read as _;
 use api::{Status, meta};
 use authn::InternalIdentity;
+use catalog::encode;
+use catalog::keys;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 use value::Value;
@@ -17,8 +19,6 @@ use super::cidrs::DEFAULT_NAME;
 use super::events::{self, Warning};
 use crate::bootstrap;
 use crate::client::Client;
-use crate::encode;
-use crate::keys;
 use crate::state::State;
 
 const INTERVAL: Duration = Duration::from_secs(10);

@@ -9,6 +9,8 @@ use std::time::Duration;
 use api::Status;
 use api::field::quote;
 use authn::{InternalIdentity, User};
+use catalog::encode;
+use catalog::keys;
 use crd::names;
 use http::{Method, Uri};
 use storage::Store;
@@ -21,8 +23,6 @@ use super::service::AVAILABLE;
 use super::{ApiService, CORE, PATH, Remote, forward};
 use crate::admission::webhooks::resolve;
 use crate::client::Client;
-use crate::encode;
-use crate::keys;
 use crate::state::State;
 
 /// Interval between checks after a successful one.

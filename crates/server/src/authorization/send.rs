@@ -8,8 +8,7 @@ use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookResponse};
 use http::HeaderValue;
 use http::uri::PathAndQuery;
 use outbound::{FailureKind, OutboundRequest, OutboundTarget, from_kubeconfig};
-
-use crate::version;
+use runtime::version;
 
 /// Sends reviews to one webhook.
 struct ReviewSender {

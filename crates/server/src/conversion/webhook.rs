@@ -12,6 +12,7 @@ use api::field::quote;
 use api::{Status, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use catalog::keys;
 use crd::CustomResourceDefinition;
 use outbound::{
     Endpoint, Failure, OutboundRequest, OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
@@ -20,7 +21,6 @@ use runtime::truncate_remote::{MAX_OBJECTS, truncate_remote};
 use value::{Map, Str, Value, go, json, write};
 
 use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
-use crate::keys;
 use crate::metrics::Review;
 use crate::state::State;
 
@@ -386,7 +386,7 @@ fn service_address(state: &State, namespace: &str, name: &str, port: i64) -> Res
     let missing = || format!("service {} not found", quote(name));
     let entry =
         state.storage.store.get(&keys::namespaced(keys::SERVICES, namespace, name)).ok_or_else(missing)?;
-    let service = crate::encode::tree(&entry).map_err(|status| status.message().to_owned())?;
+    let service = catalog::encode::tree(&entry).map_err(|status| status.message().to_owned())?;
     let spec = |field| service.str_at(&["spec", field]).unwrap_or_default();
     let host = match spec("type") {
         "ExternalName" => spec("externalName"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::Status;
 use authn::InternalIdentity;
+use catalog::Catalog;
 use flowcontrol::bootstrap::{self, FlowControlKind, GROUP, Maintained, Revision};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -12,7 +13,6 @@ use tracing::warn;
 use value::{Map, Value};
 
 use crate::bootstrap::{PostStartHook, Progress};
-use crate::catalog::Catalog;
 use crate::client::Client;
 use crate::state::State;
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use api::Status;
 use authn::tokens;
+use catalog::CustomKinds;
+use catalog::encode;
 use data_encoding::HEXUPPER;
 use documents::discovery::{self, DiscoverySubresource, Registration};
 use http::HeaderMap;
@@ -24,8 +26,6 @@ pub use path::is_path;
 use super::{snapshot, zpages};
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::CustomKinds;
-use crate::encode;
 use crate::state::{State, Storage};
 
 /// Paths listed at `/` besides those of health checks and API groups.
@@ -87,7 +87,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<HandlerRespon
         ["openapi", rest @ ..] => openapi::handle(state, call, rest).await,
         ["version"] => {
             negotiate::accept_page(&call.headers, &call.query, &path)?;
-            Ok(indented(&crate::version::document(state.info.emulated_minor)))
+            Ok(indented(&runtime::version::document(state.info.emulated_minor)))
         }
         ["healthz" | "livez" | "readyz", ..] => health_page(state, call, segments.len() == 1).await,
         ["metrics"] => {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use admission::Operation;
 use api::time::Timestamp;
 use api::{GroupKind, GroupResource, GroupVersionKind, Status, meta};
+use catalog::{ServedResource, Subresource};
 use requests::options::WriteOptions;
 use value::{Map, Value};
 
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
 use crate::fresh::BaseEntry;
 use crate::ownership::FieldTracking;

@@ -7,12 +7,12 @@ use api::selector::{Facts, FactsRef};
 use api::{GroupResource, Status, meta};
 use authz::rbac::escalation;
 use authz::review;
+use catalog::{ServedResource, Subresource};
 use requests::options::WriteOptions;
 use value::{Map, Value};
 
 use super::{evict, list, pods, tokens};
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
 use crate::ownership;
 use crate::state::State;

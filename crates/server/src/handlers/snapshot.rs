@@ -12,6 +12,7 @@ use api::Status;
 use authz::AuthorizationAttributes;
 use bytes::Bytes;
 use http_body::Frame;
+use maintenance::snapshot::program;
 use requests::request_info::{RequestInfo, SNAPSHOT_PATH};
 use storage::embedded::FORMAT;
 use storage::snapshot::{LiveSnapshot, SnapshotEncoder, SnapshotEntry, SnapshotHeader, SnapshotSummary};
@@ -20,7 +21,6 @@ use transport::unsent::Payer;
 
 use crate::body::{Body, ForwardedPart};
 use crate::call::{Call, HandlerResponse};
-use crate::snapshot::program;
 use crate::state::State;
 
 /// The media type of a snapshot.

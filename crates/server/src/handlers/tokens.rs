@@ -11,13 +11,13 @@ use api::{GroupVersionKind, Status, meta};
 use authn::User;
 use authn::tokens::{AttestFuture, Attester, TokenRequest, TokenRequestRefusal};
 use authz::{AuthorizationAttributes, AuthorizerChain, Decision};
+use catalog::ServedResource;
+use catalog::encode;
 use requests::options::WriteOptions;
 use value::{Map, Str, Value};
 
 use super::pods::posted;
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::ServedResource;
-use crate::encode;
 use crate::fresh;
 use crate::ownership;
 use crate::state::State;

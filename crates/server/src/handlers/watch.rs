@@ -9,9 +9,11 @@ mod start;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::table::{self, TableOptions, TableRequest};
 use api::Status;
 use api::selector::Selection;
 use bytes::{Bytes, BytesMut};
+use catalog::ServedResource;
 use crd::columns::TableAllowance;
 use requests::negotiate::{self, Forms, Media, ObjectForm};
 use requests::options::ListOptions;
@@ -28,13 +30,11 @@ use self::start::{WatchStart, start_watch, wait_for_initial_state};
 use super::list::selection;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::ServedResource;
 use crate::fresh;
 use crate::heavy::LARGE;
 use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
-use crate::table::{self, TableOptions, TableRequest};
 
 /// Capacity of the channel to one client, in chunks, besides the one being sent. An event is never split, so a chunk may be as large as an
 /// object.
@@ -345,7 +345,7 @@ impl Sender {
                 if let Some(known) = own.kind.selects(&selection, &entry) {
                     return Ok(known);
                 }
-                let object = own.kind.converter(&own.state).load(&entry).await?;
+                let object = own.state.converter(&own.kind).load(&entry).await?;
                 Ok(own.kind.selects_fields(&selection, &entry, &object))
             })
             .await

@@ -5,8 +5,7 @@ use prometheus::{
     register_gauge_with_registry,
 };
 use runtime::MetricRegistry;
-
-use crate::version;
+use runtime::version;
 
 pub(super) struct ProcessMetrics {
     cpu: Counter,

@@ -8,18 +8,18 @@ use authn::{AuthenticationMethod, Caller};
 use authz::config::AuthorizerType;
 use authz::node::{self, NodeAuthorizer};
 use authz::{AuthorizationAttributes, Authorizer, AuthorizerChain, ChainStep, Denial, Permit, rbac};
+use catalog::ServedResource;
+use catalog::keys;
+use catalog::unreadable::Concern;
 use tokio::sync::watch;
 
 use super::Storage;
 use crate::authorization::{AuthorizationMetrics, LoadedAuthorization, follow};
 use crate::call::Call;
-use crate::catalog::ServedResource;
 use crate::config::ConfigError;
 use crate::identity;
 use crate::informer::{Notes, RoleInformers, start_informer};
-use crate::keys;
 use crate::metrics::Metrics;
-use crate::unreadable::Concern;
 
 pub struct Authorizers {
     /// Decides for clients. It is replaced when the authorization configuration file changes.

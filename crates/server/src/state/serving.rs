@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use audit::Audit;
+use catalog::Catalog;
 use rustls::ServerConfig;
 use tokio::sync::Semaphore;
 use transport::byte_budget::ByteBudget;
 use transport::tls;
 
 use super::Storage;
-use crate::catalog::Catalog;
 use crate::config::{ConfigError, ServingConfig, ShutdownConfig};
 use crate::flow_control::{self, FlowControl, FlowControlMetrics};
 use crate::health::Health;

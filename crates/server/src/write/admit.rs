@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use admission::Operation;
 use api::{FieldError, FieldErrors, Status, meta};
+use catalog::unreadable::Concern;
+use catalog::{Subresource, Working};
 use crd::ValidationFindings;
 use kinds::strategy;
 use storage::{Expect, StoredEntry};
@@ -14,11 +16,9 @@ use super::{Admitted, AdmittedDelete, Mutated, OPTIMISTIC_LOCK, WriteContext};
 use crate::addresses::AddressClaims;
 use crate::admission::param_access;
 use crate::call::Call;
-use crate::catalog::{Subresource, Working};
 use crate::device_access;
 use crate::ownership;
 use crate::signer_access;
-use crate::unreadable::Concern;
 
 impl WriteContext<'_> {
     /// Sets the server-owned metadata of a new object, allocates service addresses, validates the object and runs validating admission.

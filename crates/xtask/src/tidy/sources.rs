@@ -22,7 +22,7 @@ const KEY_HOLDERS: [&str; 5] = [
 const KEYS: [&str; 5] = ["KeyPair", "PrivateKeyDer", "PrivatePkcs8KeyDer", "SigningKey", "EncodingKey"];
 
 /// The only files that may spell out storage keys (`/registry/…`). A path that ends with `/` is a folder.
-const STORAGE_KEYS: [&str; 2] = ["crates/server/src/keys.rs", "crates/server/src/keys/"];
+const STORAGE_KEYS: [&str; 2] = ["crates/catalog/src/keys.rs", "crates/catalog/src/keys/"];
 
 /// Paths to I/O and to the clock. Addresses are values and may be used.
 const OUTSIDE: [&str; 14] = [

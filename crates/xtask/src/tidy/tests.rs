@@ -144,8 +144,8 @@ fn signing_key_outside_its_module_is_rejected() {
 fn storage_key_literal_outside_the_keys_module_is_rejected() {
     let spells = "fn f() -> &'static str { \"/registry/pods/\" }";
     let complaints = |path: &str, text: &str| storage_keys_at_home(&SourceFile::new(path, text)).len();
-    assert_eq!(complaints("crates/server/src/keys.rs", spells), 0);
-    assert_eq!(complaints("crates/server/src/keys/migration.rs", spells), 0);
+    assert_eq!(complaints("crates/catalog/src/keys.rs", spells), 0);
+    assert_eq!(complaints("crates/catalog/src/keys/migration.rs", spells), 0);
     assert_eq!(complaints("crates/server/src/handlers/get.rs", spells), 1);
     assert_eq!(complaints("crates/storage/src/store.rs", spells), 1);
     assert_eq!(complaints("crates/storage/src/store/tests.rs", spells), 0);

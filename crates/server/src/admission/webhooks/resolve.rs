@@ -4,12 +4,11 @@ use std::net::IpAddr;
 
 use api::field::quote;
 use api::selector::FactsRef;
+use catalog::encode;
+use catalog::keys;
 use outbound::is_routable;
 use storage::Store;
 use value::Value;
-
-use crate::encode;
-use crate::keys;
 
 /// Label of an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";

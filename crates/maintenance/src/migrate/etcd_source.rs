@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use api::time::Timestamp;
+use catalog::encode;
+use catalog::keys::IDENTITY_LEASES;
 use etcd::EtcdKeys;
 use value::Value;
 
 use super::item::{MigrationItem, ServerLease};
 use super::{MigrateError, now};
-use crate::encode;
-use crate::keys::IDENTITY_LEASES;
 
 /// A server renews its Lease every 10 seconds, so one that has not for this long does not run.
 const RENEWED: Duration = Duration::from_secs(25);

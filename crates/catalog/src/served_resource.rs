@@ -63,7 +63,7 @@ pub struct CustomResourceVersion {
 
 impl ServedResource {
     /// The resource of a row in one of its versions, served or not.
-    pub(crate) fn of_row(row: &'static Resource, version: &str) -> Option<Self> {
+    pub fn of_row(row: &'static Resource, version: &str) -> Option<Self> {
         ServedResource::new(row, row.version(version)?.name)
     }
 
@@ -312,7 +312,7 @@ impl ServedResource {
 
     /// The record of an object whose stored value has another form than this server would write. It differs from every record that is
     /// written, so that an update which changes nothing is written nevertheless: in this way clients migrate stored values.
-    pub(crate) fn record_of_other_form(&self, object: &StoredObject) -> Record {
+    pub fn record_of_other_form(&self, object: &StoredObject) -> Record {
         /// No field has this name.
         const OTHER_FORM: (&str, &str) = ("", "other form");
         self.record_with(object, Some(OTHER_FORM))
@@ -326,7 +326,7 @@ impl ServedResource {
     }
 
     /// Encodes a custom resource whose CRD is unknown, with its labels and metadata for selectors.
-    pub(crate) fn custom_record(head: &[u8], object: &StoredObject) -> Record {
+    pub fn custom_record(head: &[u8], object: &StoredObject) -> Record {
         let fields = [("metadata.name", meta::name(object)), ("metadata.namespace", meta::namespace(object))];
         encode::record(head, object, Facts::encode(meta::labels(object), fields))
     }

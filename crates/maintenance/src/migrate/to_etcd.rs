@@ -5,6 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::etcd_config::EtcdStorage;
+use catalog::etcd_values::KubernetesValues;
+use catalog::keys;
 use etcd::{EtcdKeys, MigrationError, PutOutcome};
 use storage::MigrationMarker;
 use storage::embedded::{FORMAT, StoppedStore};
@@ -14,9 +17,7 @@ use super::compare::verify;
 use super::item::{ItemReader, MigrationItem};
 use super::tally::StoreTally;
 use super::{MigrateError, MigrationOptions, MigrationStep, etcd_name, now, open_etcd};
-use crate::config::EtcdStorage;
-use crate::etcd_values::KubernetesValues;
-use crate::{keys, offline};
+use crate::store_directory;
 
 /// Writes at the same time.
 const WRITES: usize = 64;
@@ -33,7 +34,7 @@ pub(super) async fn migrate(
     options: &MigrationOptions,
     report: &mut dyn FnMut(MigrationStep),
 ) -> Result<(), MigrateError> {
-    let directory = offline::store_directory(from)?;
+    let directory = store_directory(from)?;
     let store = StoppedStore::open(&directory).map_err(MigrateError::Source)?;
     if store.format() != FORMAT {
         return Err(MigrateError::FormerFormat { path: directory, found: store.format() });

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use catalog::encode;
+use catalog::etcd_values::{KubernetesValues, resource_at};
+use catalog::keys;
 use etcd::{EtcdKeys, EtcdReader, EtcdValue, ValueCodec as _};
 use storage::backend::StoredRecord;
 use storage::embedded::ExpiringRecord;
@@ -12,8 +15,6 @@ use storage::{OpenError, Record};
 use value::Value;
 
 use super::{MigrateError, MigrationStep, now};
-use crate::etcd_values::{KubernetesValues, resource_at};
-use crate::{encode, keys};
 
 /// Left-out keys that are reported one by one.
 const MAX_REPORTED: usize = 100;

@@ -14,30 +14,30 @@ use std::sync::LazyLock;
 
 use kinds::table::{self, Resource};
 
-pub(crate) use migration::migrate;
+pub use migration::migrate;
 
 /// The common prefix of all keys.
-pub(crate) const ROOT: &str = "/registry/";
+pub const ROOT: &str = "/registry/";
 
 /// The beginning of the keys of the Leases with which API servers show that they run.
-pub(crate) const IDENTITY_LEASES: &str = "/registry/leases/kube-system/apiserver-";
+pub const IDENTITY_LEASES: &str = "/registry/leases/kube-system/apiserver-";
 
 /// The allocated node ports. Like some other keys that servers own, it is not an object of the API: see [`is_object`].
-pub(crate) const NODE_PORTS: &str = "/registry/ranges/servicenodeports";
+pub const NODE_PORTS: &str = "/registry/ranges/servicenodeports";
 
 /// The default of `--etcd-prefix`.
 pub const DEFAULT_ETCD_PREFIX: &str = "/registry";
 
 /// The prefix of the keys with which servers show that they run: `/registry/masterleases/<ip>`. They are not objects of the API.
-pub(crate) const MASTER_LEASES: &str = "/registry/masterleases/";
+pub const MASTER_LEASES: &str = "/registry/masterleases/";
 
 /// Like [`MASTER_LEASES`], for requests that kube-apiservers forward to each other.
-pub(crate) const PEER_LEASES: &str = "/registry/peerserverleases/";
+pub const PEER_LEASES: &str = "/registry/peerserverleases/";
 
 /// Key prefixes of the resources that the server itself reads, each with its group and plural name.
 macro_rules! prefixes {
     ($($name:ident = $group:literal $plural:literal at $directory:literal;)*) => {
-        $(pub(crate) const $name: &str = concat!("/registry/", $directory, "/");)*
+        $(pub const $name: &str = concat!("/registry/", $directory, "/");)*
         #[cfg(test)]
         const NAMED: &[(&str, &str, &str)] = &[$(($group, $plural, $name)),*];
     };
@@ -76,16 +76,16 @@ prefixes! {
 }
 
 /// The key prefix of a built-in resource; `None` if its objects are not stored.
-pub(crate) fn prefix(row: &Resource) -> Option<String> {
+pub fn prefix(row: &Resource) -> Option<String> {
     row.directory().map(|directory| format!("{ROOT}{directory}/"))
 }
 
-pub(crate) fn custom_prefix(group: &str, plural: &str) -> String {
+pub fn custom_prefix(group: &str, plural: &str) -> String {
     format!("{ROOT}{}/", table::custom_directory(group, plural))
 }
 
 /// The key prefix of the built-in resource with this group and plural name; `None` if there is none or it is not stored.
-pub(crate) fn built_in(group: &str, plural: &str) -> Option<&'static str> {
+pub fn built_in(group: &str, plural: &str) -> Option<&'static str> {
     /// By group, then by plural name.
     static PREFIXES: LazyLock<HashMap<&str, HashMap<&str, String>>> = LazyLock::new(|| {
         let mut prefixes: HashMap<_, HashMap<_, _>> = HashMap::new();
@@ -97,18 +97,18 @@ pub(crate) fn built_in(group: &str, plural: &str) -> Option<&'static str> {
     PREFIXES.get(group)?.get(plural).map(String::as_str)
 }
 
-pub(crate) fn namespaced(prefix: &str, namespace: &str, name: &str) -> String {
+pub fn namespaced(prefix: &str, namespace: &str, name: &str) -> String {
     format!("{prefix}{namespace}/{name}")
 }
 
 /// The key prefix of a namespace; `prefix` itself (all namespaces) if `namespace` is empty.
-pub(crate) fn in_namespace(prefix: &str, namespace: &str) -> String {
+pub fn in_namespace(prefix: &str, namespace: &str) -> String {
     if namespace.is_empty() { prefix.to_owned() } else { format!("{prefix}{namespace}/") }
 }
 
 /// The end of a key's resource prefix (`/registry/<directory>/`); `None` if the key is too short to have one. A directory is one
 /// segment if that segment is the directory of a built-in resource, and two segments otherwise.
-pub(crate) fn prefix_end(key: &str) -> Option<usize> {
+pub fn prefix_end(key: &str) -> Option<usize> {
     /// Sorted by length, then by name, for binary search.
     static SINGLE: LazyLock<Vec<(usize, &str)>> = LazyLock::new(|| {
         let directories = table::all().filter_map(Resource::directory);
@@ -127,16 +127,16 @@ pub(crate) fn prefix_end(key: &str) -> Option<usize> {
 }
 
 /// Returns true if the key is in the directory of a resource. Other keys hold state of servers: allocated node ports, leases of endpoints.
-pub(crate) fn is_object(key: &str) -> bool {
+pub fn is_object(key: &str) -> bool {
     prefix_end(key).is_some()
 }
 
 /// A key without `/registry`, as Kubernetes shows some keys: `/pods/default/a`.
-pub(crate) fn below_root(key: &str) -> &str {
+pub fn below_root(key: &str) -> &str {
     key.strip_prefix(ROOT.trim_end_matches('/')).unwrap_or(key)
 }
 
 /// The group and plural name in the key prefix of a custom resource.
-pub(crate) fn custom_resource(prefix: &str) -> Option<(&str, &str)> {
+pub fn custom_resource(prefix: &str) -> Option<(&str, &str)> {
     prefix.strip_prefix(ROOT)?.strip_suffix('/')?.split_once('/')
 }

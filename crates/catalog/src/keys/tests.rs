@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use kinds::table::{self, GROUPS, KindStorage, Served};
 
 use super::{CRDS, NAMED, ROOT, SERVICES, built_in, custom_prefix, custom_resource, prefix, prefix_end};
-use crate::catalog::Catalog;
+use crate::Catalog;
 
 #[test]
 fn resources_with_special_prefixes_are_stored_under_them() {

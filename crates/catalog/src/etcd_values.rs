@@ -32,8 +32,8 @@ use kinds::table::{self, KindStorage, Resource};
 use storage::Record;
 use value::{Value, json, write, yaml};
 
-use crate::catalog::{Sent, ServedResource, StoredObject};
 use crate::unreadable::DecodeFailures;
+use crate::{Sent, ServedResource, StoredObject};
 use crate::{encode, keys};
 
 const PROTOBUF: &[u8] = b"k8s\0";
@@ -108,7 +108,7 @@ fn owner(key: &str) -> KeyOwner {
 
 /// The resource of the object at a key, such as `deployments.apps`; the directory for keys of the servers themselves. `None` if the key
 /// belongs to another program or to a built-in resource that this server does not know.
-pub(crate) fn resource_at(key: &str) -> Option<String> {
+pub fn resource_at(key: &str) -> Option<String> {
     let named = |plural: &str, group: &str| {
         if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
     };
@@ -125,11 +125,11 @@ pub(crate) fn resource_at(key: &str) -> Option<String> {
 
 /// The codec of a store in etcd.
 #[derive(Debug, Default)]
-pub(crate) struct KubernetesValues {
-    pub(crate) media_type: StorageMediaType,
+pub struct KubernetesValues {
+    pub media_type: StorageMediaType,
     /// The family that Services without one have.
-    pub(crate) primary_family: Family,
-    pub(crate) failures: Arc<DecodeFailures>,
+    pub primary_family: Family,
+    pub failures: Arc<DecodeFailures>,
 }
 
 impl KubernetesValues {

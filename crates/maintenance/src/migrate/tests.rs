@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use catalog::etcd_values::KubernetesValues;
 use storage::Record;
 use storage::backend::StoredRecord;
 use storage::embedded::ExpiringRecord;
@@ -12,7 +13,6 @@ use super::etcd_source::renewed_ago;
 use super::item::{ItemReader, lost_field};
 use super::to_etcd::scan;
 use super::{MigrateError, MigrationStep};
-use crate::etcd_values::KubernetesValues;
 
 /// A record of the embedded store.
 fn entry(key: &str, body: &str) -> ExpiringRecord {

@@ -1,15 +1,35 @@
-//! The catalog of served resources, built from the resource table, `--runtime-config` and the stored CRDs.
+//! The catalog of served resources, built from the resource table, `--runtime-config` and the stored CRDs; the layout of storage keys; and
+//! the encodings of stored objects.
 //!
-//! Built-in resources never change after startup. Custom resources are in a separate part that is swapped as a whole when a CRD changes
-//! ([`crate::crd_controller`]): a request looks up its resource once and uses that snapshot until it ends.
+//! - [`Catalog`] finds a [`ServedResource`]. Built-in resources never change after startup. Custom resources are in a separate part that is
+//!   swapped as a whole when a CRD changes: a request looks up its resource once and uses that snapshot until it ends.
+//! - [`Sent`], [`Working`] and [`StoredObject`] are the shapes of an object, and [`encode`] converts the last one to the bytes of the store.
+//! - [`keys`] is the only module that makes storage keys; [`unreadable`] tracks stored objects that cannot be decoded.
+//! - [`etcd_values`] converts records of the store to the values that kube-apiserver stores in etcd, and back.
+//!
+//! ```
+//! use catalog::Catalog;
+//! use kinds::table::Served;
+//!
+//! let catalog = Catalog::new(Served::default());
+//! let pods = catalog.find(&"".into(), &"v1".into(), &"pods".into()).expect("pods are served");
+//! assert_eq!(pods.prefix, "/registry/pods/");
+//! ```
 
 mod custom;
+pub mod encode;
+pub mod etcd_config;
+pub mod etcd_values;
+pub mod keys;
+mod managed_fields;
 mod rules;
 mod schema_epoch;
 mod selects;
 mod served_resource;
 mod shapes;
+pub mod splice;
 mod subresource;
+pub mod unreadable;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

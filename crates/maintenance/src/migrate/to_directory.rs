@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use catalog::etcd_config::EtcdStorage;
+use catalog::etcd_values::KubernetesValues;
 use storage::MigrationMarker;
 use storage::backend::StoredRecord;
 use storage::embedded::{ExpiringRecord, ImportDirectory, StoreImport};
@@ -13,8 +15,6 @@ use super::etcd_source::{check_identity_lease, check_leases, check_unchanged};
 use super::item::{ItemReader, MigrationItem};
 use super::to_etcd::scan;
 use super::{MigrateError, MigrationOptions, MigrationStep, etcd_name, now, open_etcd};
-use crate::config::EtcdStorage;
-use crate::etcd_values::KubernetesValues;
 
 pub(super) async fn migrate(
     from: &EtcdStorage,

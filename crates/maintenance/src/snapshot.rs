@@ -19,7 +19,7 @@ use value::json;
 pub use storage::embedded::RestoredStore;
 pub use storage::snapshot::{SNAPSHOT_FORMAT, SnapshotSummary};
 
-use crate::offline;
+use crate::{OfflineError, store_directory};
 use file::SnapshotFile;
 
 /// Time limit for the beginning of the response.
@@ -41,7 +41,7 @@ pub enum SnapshotCommandError {
     #[error("cannot write `{}`: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
-    Offline(#[from] offline::OfflineError),
+    Offline(#[from] OfflineError),
     #[error("{0}; if a server is running, save from it with --kubeconfig")]
     Stopped(storage::OpenError),
     #[error(transparent)]
@@ -53,8 +53,8 @@ pub enum SnapshotCommandError {
 }
 
 /// The program that is recorded in snapshots.
-pub(crate) fn program() -> String {
-    format!("portcullis {} ({})", env!("CARGO_PKG_VERSION"), crate::version::GIT_VERSION)
+pub fn program() -> String {
+    format!("portcullis {} ({})", env!("CARGO_PKG_VERSION"), runtime::version::GIT_VERSION)
 }
 
 /// Saves a snapshot of the running server that a kubeconfig names. An existing file is replaced when the new one is complete and verified.
@@ -78,7 +78,7 @@ pub async fn save_online(kubeconfig: &Path, path: &Path) -> Result<SnapshotSumma
 
 /// Saves a snapshot of the store in the data directory of a stopped server.
 pub fn save_stopped(data: &Path, path: &Path) -> Result<SnapshotSummary, SnapshotCommandError> {
-    let directory = offline::store_directory(data)?;
+    let directory = store_directory(data)?;
     let mut file = SnapshotFile::create(path)?;
     let store = StoppedStore::open(&directory).map_err(SnapshotCommandError::Stopped)?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -132,7 +132,7 @@ pub fn tree(entry: &StoredEntry) -> Result<Value, api::Status> {
 }
 
 /// Like [`tree`], for the body of a key's record.
-pub(crate) fn parse_body(key: &str, body: &[u8]) -> Result<Value, api::Status> {
+pub fn parse_body(key: &str, body: &[u8]) -> Result<Value, api::Status> {
     let unreadable = |why: &dyn std::fmt::Display| {
         api::Status::internal(format!("the stored object at {key} cannot be read: {why}"))
     };

@@ -31,7 +31,7 @@ struct Crd {
 }
 
 /// The new keys, in the order of the entries; `None` for an entry that is skipped.
-pub(crate) fn migrate(entries: &StoredEntries) -> Vec<Option<Arc<str>>> {
+pub fn migrate(entries: &StoredEntries) -> Vec<Option<Arc<str>>> {
     let crds = stored_crds(entries);
     let mut left_out = 0_usize;
     let mut keys = Vec::with_capacity(entries.len());

@@ -19,7 +19,7 @@ use crate::keys::{self, ROOT};
 
 /// The decisions that depend on an object, and are denied while it cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Concern {
+pub enum Concern {
     /// Roles, bindings, and objects the Node authorizer reads. All of them only grant access: without the object, the access it grants is
     /// denied.
     Authorization,
@@ -40,7 +40,7 @@ pub(crate) enum Concern {
 
 /// Keys whose values a shared backend could not decode, found while it feeds the store.
 #[derive(Debug, Default)]
-pub(crate) struct DecodeFailures {
+pub struct DecodeFailures {
     any: AtomicBool,
     /// The revision of each key's last such value.
     keys: Mutex<BTreeMap<Arc<str>, u64>>,
@@ -48,7 +48,7 @@ pub(crate) struct DecodeFailures {
 
 impl DecodeFailures {
     /// Adds a key whose value at `revision` cannot be decoded, before the store has it.
-    pub(crate) fn add(&self, key: &str, revision: u64) {
+    pub fn add(&self, key: &str, revision: u64) {
         self.lock().insert(key.into(), revision);
         self.any.store(true, Ordering::Release);
     }
@@ -76,7 +76,7 @@ impl DecodeFailures {
 
 /// The stored objects that cannot be decoded.
 #[derive(Debug)]
-pub(crate) struct Unreadable {
+pub struct Unreadable {
     store: Store,
     /// Those that were found since the start and are not yet in `objects`.
     failures: Arc<DecodeFailures>,
@@ -94,7 +94,7 @@ struct UnreadableObject {
 
 impl Unreadable {
     /// Decodes every object in the store once, in parallel.
-    pub(crate) fn scan(store: &Store, failures: Arc<DecodeFailures>) -> Self {
+    pub fn scan(store: &Store, failures: Arc<DecodeFailures>) -> Self {
         let found = Unreadable {
             store: store.clone(),
             failures,
@@ -112,7 +112,7 @@ impl Unreadable {
     }
 
     /// Records an object that cannot be decoded, and the decision that depends on it. Logs each revision once.
-    pub(crate) fn note(&self, entry: &StoredEntry, why: &Status, concern: Option<Concern>) {
+    pub fn note(&self, entry: &StoredEntry, why: &Status, concern: Option<Concern>) {
         let mut objects = self.lock();
         let known = objects.get(&entry.key).is_some_and(|found| found.revision == entry.revision);
         if !known {
@@ -149,7 +149,7 @@ impl Unreadable {
     }
 
     /// The keys and errors of all objects found so far, possibly including some that were changed or deleted since.
-    pub(crate) fn errors_by_key(&self) -> Vec<(Arc<str>, Status)> {
+    pub fn errors_by_key(&self) -> Vec<(Arc<str>, Status)> {
         self.lock().iter().map(|(key, found)| (Arc::clone(key), found.why.clone())).collect()
     }
 
@@ -166,18 +166,18 @@ impl Unreadable {
     }
 
     /// Fails if an object in the scope cannot be decoded. The scope is a key prefix that ends with `/`, or a single key.
-    pub(crate) fn check_scope(&self, scope: &str) -> Result<(), Status> {
+    pub fn check_scope(&self, scope: &str) -> Result<(), Status> {
         let is_in = |key: &str| if scope.ends_with('/') { key.starts_with(scope) } else { key == scope };
         self.first(|key, _| is_in(key)).map_or(Ok(()), Err)
     }
 
     /// Fails if an object with this concern cannot be decoded.
-    pub(crate) fn check(&self, concern: &Concern) -> Result<(), Status> {
+    pub fn check(&self, concern: &Concern) -> Result<(), Status> {
         self.first(|_, found| found.concerns.contains(concern)).map_or(Ok(()), Err)
     }
 
     /// Fails if an object that admission reads for this namespace cannot be decoded. An empty namespace stands for cluster scope.
-    pub(crate) fn check_admission(&self, namespace: &str) -> Result<(), Status> {
+    pub fn check_admission(&self, namespace: &str) -> Result<(), Status> {
         let is_meant = |concern: &Concern| match concern {
             Concern::Admission => true,
             Concern::AdmissionIn(name) => name == namespace,
@@ -187,7 +187,7 @@ impl Unreadable {
     }
 
     /// Fails if the object with this name and this concern cannot be decoded.
-    pub(crate) fn check_named(&self, concern: &Concern, name: &str) -> Result<(), Status> {
+    pub fn check_named(&self, concern: &Concern, name: &str) -> Result<(), Status> {
         let is_meant = |key: &str, found: &UnreadableObject| {
             found.concerns.contains(concern) && key.rsplit('/').next() == Some(name)
         };
@@ -195,14 +195,14 @@ impl Unreadable {
     }
 
     /// Fails if an object with any concern cannot be decoded; the readiness check depends on it.
-    pub(crate) fn check_decisive(&self) -> Result<(), String> {
+    pub fn check_decisive(&self) -> Result<(), String> {
         let decisive = self.first(|_, found| !found.concerns.is_empty());
         decisive.map_or(Ok(()), |why| Err(why.message().to_owned()))
     }
 }
 
 /// Every object in the store that cannot be decoded, with its error.
-pub(crate) fn check(store: &Store) -> Vec<(Arc<StoredEntry>, Status)> {
+pub fn check(store: &Store) -> Vec<(Arc<StoredEntry>, Status)> {
     let entries: Vec<Arc<StoredEntry>> =
         store.snapshot(ROOT).entries.iter().filter(|entry| keys::is_object(&entry.key)).cloned().collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -25,14 +25,14 @@ mod to_etcd;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use catalog::etcd_config::{ETCD_CALL_TIMEOUT, EtcdStorage};
+use catalog::keys;
 use etcd::{EtcdKeys, MigrationError};
+use runtime::ConfigError;
 use storage::OpenError;
 use storage::embedded::ImportError;
 
-use crate::config::{ConfigError, EtcdStorage};
-use crate::keys;
-use crate::offline::OfflineError;
-use crate::state::{ETCD_CALL_TIMEOUT, etcd_channel};
+use crate::OfflineError;
 
 pub use steps::MigrationStep;
 
@@ -148,7 +148,7 @@ pub async fn migrate(
 }
 
 async fn open_etcd(config: &EtcdStorage) -> Result<EtcdKeys, MigrateError> {
-    let (channel, root) = (etcd_channel(config)?, keys::ROOT.trim_end_matches('/'));
+    let (channel, root) = (config.channel()?, keys::ROOT.trim_end_matches('/'));
     Ok(EtcdKeys::open(channel, ETCD_CALL_TIMEOUT, &config.prefix, root).await?)
 }
 

@@ -8,7 +8,7 @@
 //!
 //! Clients send and read [`Sent`]. Defaulting produces [`Working`], which strategies, admission and validation see. The store holds
 //! [`StoredObject`]. A custom resource may need its conversion webhook between `Working` and `StoredObject`:
-//! [`Converter`](crate::conversion::Converter).
+//! `Converter` of the server.
 
 use std::ops::{Deref, DerefMut};
 
@@ -31,7 +31,7 @@ pub struct StoredObject(Value);
 
 impl Sent {
     /// Wraps a decoded body, or the result of a patch or server-side apply.
-    pub(crate) fn new(object: Value) -> Self {
+    pub fn new(object: Value) -> Self {
         Sent(object)
     }
 
@@ -48,29 +48,29 @@ impl Working {
     }
 
     /// Wraps a built-in resource in its storage version.
-    pub(crate) fn of_built_in(object: Value) -> Self {
+    pub fn of_built_in(object: Value) -> Self {
         Working(object)
     }
 
     /// Wraps a custom resource in the version of the request, with defaults and pruned.
-    pub(crate) fn of_converted(object: Value) -> Self {
+    pub fn of_converted(object: Value) -> Self {
         Working(object)
     }
 }
 
 impl StoredObject {
     /// Parses the body of a stored entry.
-    pub(crate) fn read(entry: &storage::StoredEntry) -> Result<Self, Status> {
+    pub fn read(entry: &storage::StoredEntry) -> Result<Self, Status> {
         crate::encode::tree(entry).map(StoredObject)
     }
 
     /// Wraps a custom resource in its storage version.
-    pub(crate) fn of_converted(object: Value) -> Self {
+    pub fn of_converted(object: Value) -> Self {
         StoredObject(object)
     }
 
     /// Drops the shape, for a conversion.
-    pub(crate) fn into_value(self) -> Value {
+    pub fn into_value(self) -> Value {
         self.0
     }
 }
@@ -173,7 +173,7 @@ impl ServedResource {
     }
 
     /// Reads a built-in resource, whose stored and working shapes are equal. Fails for a custom resource, which its
-    /// [`Converter`](crate::conversion::Converter) loads.
+    /// `Converter` of the server loads.
     pub fn load_built_in(&self, entry: &storage::StoredEntry) -> Result<Working, Status> {
         match &self.origin {
             ResourceOrigin::BuiltIn(_) => {
@@ -195,7 +195,7 @@ impl ServedResource {
     }
 
     /// The stored object of a built-in resource, equal to its working shape; `None` for a custom resource.
-    pub(crate) fn to_stored_built_in(&self, Working(object): &Working) -> Option<StoredObject> {
+    pub fn to_stored_built_in(&self, Working(object): &Working) -> Option<StoredObject> {
         matches!(self.origin, ResourceOrigin::BuiltIn(_)).then(|| StoredObject(object.clone()))
     }
 
