@@ -121,11 +121,7 @@ fn parse(
     let unchecked = |_: &str| Ok(());
     let environment = Environment {
         compiler: &compiler,
-        kubeconfig: if without_kubeconfigs {
-            &unchecked
-        } else {
-            &server::authorization::kubeconfig_is_there
-        },
+        kubeconfig: if without_kubeconfigs { &unchecked } else { &authz_config::kubeconfig_is_there },
         required: &[],
     };
     config::load(bytes, &environment)

@@ -19,6 +19,7 @@
 mod config_error;
 pub mod file_watch;
 pub mod files;
+pub mod identity;
 mod metric_registry;
 pub mod random;
 mod retry_pause;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use admission::manifests::ManifestSet;
 use audit::AuditConfig;
 use authn::{Anonymous, FrontProxy, StaticTokens};
+use authz_config::Authorization;
 use ipnet::IpNet;
 use kinds::table::Served;
 use storage::Backend;
@@ -17,7 +18,6 @@ use transport::pki::TlsIdentity;
 use transport::tls::TlsOptions;
 
 use crate::addresses::{AddressesConfig, DEFAULT_NODE_PORTS};
-use crate::authorization::Authorization;
 use crate::endpoints::EndpointReconciler;
 use crate::tokens::TokenConfig;
 

@@ -12,6 +12,7 @@ use authn::InternalIdentity;
 use catalog::encode;
 use catalog::keys;
 use controllers::{Candidate, ControllerGroup, LeaseApi};
+use runtime::identity;
 use runtime::random;
 use tokio::task::JoinHandle;
 use tracing::debug;
@@ -21,7 +22,6 @@ use crate::admission::status;
 use crate::client::Client;
 use crate::config::ControllersConfig;
 use crate::controllers as loops;
-use crate::identity;
 use crate::identity_lease::LEASES;
 use crate::state::State;
 

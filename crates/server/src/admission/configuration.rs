@@ -17,12 +17,12 @@ use ::admission::plugins::{
 };
 use ::admission::{AsyncPlugin, PluginChain};
 use api::FieldError;
+use authz_config::sender;
 use runtime::files::{go_words, read as read_file};
 use value::{Path as FieldPath, Str};
 
 use crate::admission::registered_webhooks::WebhookCredentials;
 use crate::admission::webhooks::KubeconfigCredentials;
-use crate::authorization::sender;
 use crate::config::ConfigError;
 
 /// Timeout of requests to the backend of `ImagePolicyWebhook`.

@@ -22,7 +22,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 
 /// The files that a chain was built from besides the configuration file, with their contents; `None` if unreadable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReferencedFiles {
+pub struct ReferencedFiles {
     files: Vec<(PathBuf, Option<Vec<u8>>)>,
 }
 
@@ -74,7 +74,7 @@ struct WatchedAuthorization {
 
 /// Watches the configuration file and the files that it names until the server stops. With flags instead of a configuration file,
 /// only the files that they name are watched.
-pub(crate) fn follow(
+pub fn follow(
     loaded: LoadedAuthorization,
     parts: AuthorizerParts,
     files: ReferencedFiles,

@@ -19,7 +19,7 @@ struct ReviewSender {
 }
 
 /// Builds the client of a webhook from its kubeconfig. The files that it reads are added to `files`, even if it cannot be built.
-pub(crate) fn sender(
+pub fn sender(
     name: &str,
     kubeconfig: &Path,
     timeout: Duration,

@@ -1,14 +1,24 @@
 //! Authorization configuration: builds the authorizer chain from flags or a file, and reloads it when the file changes.
 //!
 //! [`Authorization`] is the configuration of the server. [`Authorization::load`] reads and checks it before anything else starts;
-//! [`LoadedAuthorization::build`] builds the chain once there is a store; [`follow`] replaces it when the file or a file that it names
+//! [`LoadedAuthorization::build_chain`] builds the chain once there is a store; [`follow`] replaces it when the file or a file that it names
 //! changes. The crate `authz` makes the decisions.
+//!
+//! ```
+//! use authz_config::Authorization;
+//!
+//! # fn main() -> Result<(), runtime::ConfigError> {
+//! let loaded = Authorization::rbac().load()?;
+//! assert_eq!(loaded.configuration.authorizers.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
 
 mod observe;
 mod reload;
 mod send;
 
-pub(crate) use send::sender;
+pub use send::sender;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,12 +30,11 @@ use authz::config::{
 };
 use authz::node::NodeAuthorizer;
 use authz::{AuthorizerChain, ReviewCompiler, SharedAuthorizers, assemble, rbac};
+use runtime::ConfigError;
 use runtime::files;
 
 pub use observe::AuthorizationMetrics;
-pub(crate) use reload::{ReferencedFiles, follow};
-
-use crate::config::ConfigError;
+pub use reload::{ReferencedFiles, follow};
 
 /// Source of the authorization configuration.
 #[derive(Clone, Debug)]
@@ -49,15 +58,15 @@ impl Authorization {
 }
 
 /// A configuration that was read and checked.
-pub(crate) struct LoadedAuthorization {
-    pub(crate) configuration: AuthorizationConfiguration,
+pub struct LoadedAuthorization {
+    pub configuration: AuthorizationConfiguration,
     /// Path and content of the file, if the configuration comes from one.
-    pub(crate) source: Option<(PathBuf, Vec<u8>)>,
+    pub source: Option<(PathBuf, Vec<u8>)>,
     policies: Option<Arc<AbacPolicies>>,
 }
 
 /// Why a configuration cannot be used.
-pub(crate) enum Unusable {
+pub enum Unusable {
     /// The file cannot be read.
     Unreadable(String),
     /// The configuration is invalid.
@@ -68,7 +77,7 @@ pub(crate) enum Unusable {
 
 impl Unusable {
     /// The message in kube-apiserver's words.
-    pub(crate) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         match self {
             Unusable::Unreadable(why) | Unusable::Unmade(why) => why.clone(),
             Unusable::AuthorizationConfigError(refused) => refused.to_string(),
@@ -76,7 +85,7 @@ impl Unusable {
     }
 
     /// One line per problem, with file and position.
-    pub(crate) fn located(&self, path: &Path) -> Vec<String> {
+    pub fn located(&self, path: &Path) -> Vec<String> {
         match self {
             Unusable::Unreadable(why) | Unusable::Unmade(why) => vec![format!("{}: {why}", path.display())],
             Unusable::AuthorizationConfigError(refused) => refused.located(&path.display().to_string()),
@@ -86,7 +95,7 @@ impl Unusable {
 
 impl Authorization {
     /// Reads the files and checks the configuration.
-    pub(crate) fn load(&self) -> Result<LoadedAuthorization, ConfigError> {
+    pub fn load(&self) -> Result<LoadedAuthorization, ConfigError> {
         let (configuration, source, policy_file) = match self {
             Authorization::Flags(flags) => {
                 let configuration = flags.configuration().map_err(|errors| {
@@ -124,7 +133,7 @@ fn with_flag(error: &str) -> String {
     format!("{error} (set {flag})")
 }
 
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
+pub fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
     files::read(path).map_err(|why| {
         let operation = if why == "is a directory" { "read" } else { "open" };
         Unusable::Unreadable(format!("{operation} {}: {why}", path.display()))
@@ -132,14 +141,14 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
 }
 
 /// Parses and checks the content of the file. `required`: the authorizer types that a reload must not remove.
-pub(crate) fn parse(bytes: &[u8], required: &[AuthorizerType]) -> Result<CheckedConfiguration, Unusable> {
+pub fn parse(bytes: &[u8], required: &[AuthorizerType]) -> Result<CheckedConfiguration, Unusable> {
     let compiler = ReviewCompiler::default();
     let environment = Environment { compiler: &compiler, kubeconfig: &kubeconfig_is_there, required };
     config::load(bytes, &environment).map_err(|refused| Unusable::AuthorizationConfigError(Box::new(refused)))
 }
 
 /// Logs the parts of a configuration that are valid but probably not intended.
-pub(crate) fn warn(checked: &CheckedConfiguration, path: &Path) {
+pub fn warn(checked: &CheckedConfiguration, path: &Path) {
     for warning in &checked.warnings {
         tracing::warn!("authorization config: {}", warning.located(&path.display().to_string()));
     }
@@ -176,27 +185,27 @@ fn policies(path: &str) -> Result<AbacPolicies, ConfigError> {
 
 /// The parts of a chain that do not depend on its configuration file: built once at start, reused by reloads.
 #[derive(Clone)]
-pub(crate) struct AuthorizerParts {
-    pub(crate) rbac: Option<Arc<rbac::RbacIndex>>,
-    pub(crate) node: Option<Arc<NodeAuthorizer>>,
+pub struct AuthorizerParts {
+    pub rbac: Option<Arc<rbac::RbacIndex>>,
+    pub node: Option<Arc<NodeAuthorizer>>,
     policies: Option<Arc<AbacPolicies>>,
     metrics: Arc<AuthorizationMetrics>,
 }
 
 impl LoadedAuthorization {
     /// Whether the chain has an authorizer of this type.
-    pub(crate) fn uses(&self, kind: AuthorizerType) -> bool {
+    pub fn uses(&self, kind: AuthorizerType) -> bool {
         self.configuration.authorizers.iter().any(|a| a.kind == kind)
     }
 
     /// The authorizer types that a reload must not remove: all but Webhook.
-    pub(crate) fn required(&self) -> Vec<AuthorizerType> {
+    pub fn required(&self) -> Vec<AuthorizerType> {
         let kinds = self.configuration.authorizers.iter().map(|a| a.kind);
         kinds.filter(|kind| *kind != AuthorizerType::Webhook).collect()
     }
 
     /// Builds the first chain. Also returns its parts for reloads, and the files that it was built from.
-    pub(crate) fn build_chain(
+    pub fn build_chain(
         &self,
         index: &Arc<rbac::RbacIndex>,
         node: Option<Arc<NodeAuthorizer>>,
@@ -220,7 +229,7 @@ impl LoadedAuthorization {
 
 impl AuthorizerParts {
     /// Builds the chain. Also returns the files that it was built from besides the configuration file, even if it cannot be built.
-    pub(crate) fn chain(
+    pub fn chain(
         &self,
         configuration: &AuthorizationConfiguration,
     ) -> (Result<AuthorizerChain, String>, ReferencedFiles) {
@@ -244,7 +253,7 @@ impl AuthorizerParts {
         (chain, followed.into_inner())
     }
 
-    pub(crate) fn metrics(&self) -> &AuthorizationMetrics {
+    pub fn metrics(&self) -> &AuthorizationMetrics {
         &self.metrics
     }
 }

@@ -10,8 +10,7 @@ use prometheus::{
     register_counter_vec_with_registry,
 };
 use runtime::MetricRegistry;
-
-use crate::identity;
+use runtime::identity;
 
 pub struct AuthorizationMetrics {
     /// Value of the label `apiserver_id_hash`.
@@ -148,7 +147,7 @@ impl AuthorizationMetrics {
     }
 
     /// Counts an authorization attempt with its result and duration.
-    pub(crate) fn attempted(&self, outcome: &Result<Permit, Denial>, took: Duration) {
+    pub fn attempted(&self, outcome: &Result<Permit, Denial>, took: Duration) {
         let result = match outcome {
             Ok(_) => Decision::Allow.label(),
             Err(Denial::Denied { decision, .. }) => decision.label(),
@@ -164,13 +163,13 @@ impl AuthorizationMetrics {
     }
 
     /// Records the hash of the configuration in force.
-    pub(crate) fn in_force(&self, bytes: &[u8]) {
+    pub fn in_force(&self, bytes: &[u8]) {
         self.config_info.reset();
         self.config_info.with_label_values(&[self.id_hash.as_str(), &identity::hash(bytes)]).set(1);
     }
 
     /// Counts a reload of the configuration and records its time.
-    pub(crate) fn reloaded(&self, succeeded: bool) {
+    pub fn reloaded(&self, succeeded: bool) {
         let status = if succeeded { "success" } else { "failure" };
         self.reloads.with_label_values(&[self.id_hash.as_str(), status]).inc();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
