@@ -29,14 +29,13 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::meta;
 use authn::{AuthenticationMethod, Caller, User};
 use bytes::Bytes;
 use http::HeaderMap;
 use requests::request_info::RequestInfo;
-use runtime::{ConfigError, MetricRegistry};
+use runtime::{ConfigError, MetricRegistry, clock};
 use tracing::warn;
 use value::{Str, Value, json, write};
 
@@ -133,7 +132,7 @@ impl Inner {
     /// Writes an event without waiting for it.
     fn write_later(&self, open: &AuditedRequest, event: &Event, stage: Stage) {
         if !open.decision.omit_stages.contains(&stage) {
-            self.audit.log.write_later(event, stage, now());
+            self.audit.log.write_later(event, stage, clock::now_micros());
         }
     }
 }
@@ -166,7 +165,7 @@ impl AuditRecord {
     pub fn begin(audit: Option<&Arc<Audit>>, id: Str) -> Self {
         AuditRecord(audit.map(|audit| {
             let audit = Arc::clone(audit);
-            Arc::new(Inner { audit, id, received: now(), open: OnceLock::new() })
+            Arc::new(Inner { audit, id, received: clock::now_micros(), open: OnceLock::new() })
         }))
     }
 
@@ -365,7 +364,7 @@ impl AuditRecord {
     /// Writes the ResponseStarted event before the headers of a long-running response are sent.
     pub async fn started(&self, code: u16) {
         self.set_code(code);
-        self.write(Stage::ResponseStarted, now()).await;
+        self.write(Stage::ResponseStarted, clock::now_micros()).await;
     }
 
     /// Writes the ResponseComplete event before a whole response is sent.
@@ -373,7 +372,7 @@ impl AuditRecord {
         self.set_code(code);
         // The event is queued at once, even if this future is dropped during the write.
         self.close();
-        self.write(Stage::ResponseComplete, now()).await;
+        self.write(Stage::ResponseComplete, clock::now_micros()).await;
     }
 
     /// Marks the record as complete, so that its drop writes no event.
@@ -399,7 +398,7 @@ impl AuditRecord {
             code: 500,
         });
         self.close();
-        self.write(Stage::Panic, now()).await;
+        self.write(Stage::Panic, clock::now_micros()).await;
     }
 
     fn set_code(&self, code: u16) {
@@ -478,12 +477,6 @@ impl Drop for Closing {
             inner.write_later(open, &event, Stage::ResponseComplete);
         }
     }
-}
-
-/// Microseconds since the Unix epoch.
-fn now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

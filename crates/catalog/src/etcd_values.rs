@@ -22,14 +22,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use api::{GroupVersion, GroupVersionKind, meta};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use etcd::ValueCodec;
 use kinds::convert::stored::stored_version;
 use kinds::strategy::service::{self, Family};
 use kinds::table::{self, KindStorage, Resource};
 use storage::Record;
+use value::go::base64::STD;
 use value::{Value, json, write, yaml};
 
 use crate::unreadable::DecodeFailures;
@@ -297,7 +296,7 @@ fn tree(value: &[u8]) -> Result<Value, String> {
         return Ok(tree);
     }
     // kube-apiserver 1.5 and earlier stored base64.
-    let decoded = BASE64_STANDARD.decode(value.trim_ascii()).map_err(|error| error.to_string())?;
+    let decoded = STD.decode(value.trim_ascii()).map_err(|error| error.to_string())?;
     tree_of_text(&decoded)?.ok_or_else(|| "neither protobuf nor JSON nor YAML".to_owned())
 }
 

@@ -19,7 +19,7 @@ use authz::ReviewCompiler;
 use authz::abac::AbacPolicies;
 use authz::config::{
     self, AuthorizationConfiguration, AuthorizerType, CheckedConfiguration, ConfiguredAuthorizer,
-    Environment, FailurePolicy, SubjectAccessReviewVersion, WebhookConfiguration,
+    Environment, FailurePolicy, WebhookConfiguration,
 };
 
 use crate::check;
@@ -177,7 +177,7 @@ fn print_chain(path: &Path, configuration: &AuthorizationConfiguration, out: &mu
         };
         let url = kubeconfig_url(&webhook.kubeconfig)
             .unwrap_or_else(|_| format!("the server in {}", webhook.kubeconfig));
-        writeln!(out, "   sends {} reviews to {url}, timeout {timeout:?}", review_version(*version))?;
+        writeln!(out, "   sends {} reviews to {url}, timeout {timeout:?}", version.as_str())?;
         writeln!(
             out,
             "   allowed responses are {}, other responses are {}; if the call fails: {}",
@@ -193,11 +193,4 @@ fn print_chain(path: &Path, configuration: &AuthorizationConfiguration, out: &mu
         }
     }
     Ok(())
-}
-
-fn review_version(version: SubjectAccessReviewVersion) -> &'static str {
-    match version {
-        SubjectAccessReviewVersion::V1 => "v1",
-        SubjectAccessReviewVersion::V1Beta1 => "v1beta1",
-    }
 }

@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+pub mod clock;
 mod config_error;
 pub mod file_watch;
 pub mod files;

@@ -3,29 +3,25 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
+use value::Backoff;
 
 /// A pause that doubles after every failed attempt, up to a maximum.
 #[derive(Clone, Copy, Debug)]
-pub struct RetryPause {
-    next: Duration,
-    longest: Duration,
-}
+pub struct RetryPause(Backoff);
 
 impl RetryPause {
     pub const fn new(first: Duration, longest: Duration) -> Self {
-        RetryPause { next: first, longest }
+        RetryPause(Backoff::new(first, longest))
     }
 
     /// The length of the next pause.
     pub fn next(self) -> Duration {
-        self.next
+        self.0.next()
     }
 
     /// Waits, for a task that ends with the server.
     pub async fn sleep(&mut self) {
-        let pause = self.next;
-        self.next = pause.saturating_mul(2).min(self.longest);
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(self.0.fail()).await;
     }
 
     /// Waits. Returns false if the server stops first.

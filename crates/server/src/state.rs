@@ -16,6 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use catalog::ServedResource;
 use kinds::strategy;
 use kinds::validation;
+use runtime::clock;
 use tokio::sync::watch;
 
 use crate::addresses::Addresses;
@@ -72,8 +73,7 @@ impl State {
 
     /// Microseconds since the epoch.
     pub fn now_micros(&self) -> i64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+        clock::now_micros()
     }
 
     /// Becomes true when the server begins to shut down. It still serves requests, until [`State::stopping`].

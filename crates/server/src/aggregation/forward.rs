@@ -234,7 +234,9 @@ fn relay(
         return response;
     }
     if parts.status.is_informational() {
-        return unreachable("the answer is not one");
+        return unreachable(
+            "the response has an informational status code (1xx) that is not a protocol upgrade",
+        );
     }
     let mut response = Response::new(stream(body, limits, stop));
     *response.status_mut() = parts.status;

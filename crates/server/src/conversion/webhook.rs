@@ -10,14 +10,13 @@ use std::time::Duration;
 use admission::webhook::{WebhookReply, status_of_reply};
 use api::field::quote;
 use api::{Status, meta};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use catalog::keys;
 use crd::CustomResourceDefinition;
 use outbound::{
     Endpoint, Failure, OutboundRequest, OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
 };
 use runtime::truncate_remote::{MAX_OBJECTS, truncate_remote};
+use value::go::base64::STD;
 use value::{Map, Str, Value, go, json, write};
 
 use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
@@ -352,7 +351,7 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
 /// The client for a CRD's webhook, cached until its configuration or address changes.
 fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Result<OutboundTarget, String> {
     let config = webhook.get("clientConfig").cloned().unwrap_or_default();
-    let trust = match config.str_at(&["caBundle"]).map(|text| STANDARD.decode(text)) {
+    let trust = match config.str_at(&["caBundle"]).map(|text| STD.decode(text)) {
         Some(Ok(pem)) if !pem.trim_ascii().is_empty() => ServerTrust::Authorities(pem),
         Some(Err(error)) => return Err(error.to_string()),
         _ => ServerTrust::System,
