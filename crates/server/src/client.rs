@@ -88,7 +88,12 @@ impl Client {
             read(code, &whole.map_err(|error| Status::internal(error.to_string()))?.to_bytes())
         };
         // Limits the wait for another server whatever the path is.
-        let late = |_| Err(Status::timeout("the server that serves it did not answer in time", 0));
+        let late = |_| {
+            Err(Status::timeout(
+                "the server of the requested resource did not respond within the request timeout",
+                0,
+            ))
+        };
         tokio::time::timeout(self.state.serving.request_timeout, exchange).await.unwrap_or_else(late)
     }
 
@@ -140,9 +145,11 @@ fn read(code: u16, body: &[u8]) -> Result<Value, Status> {
         (200..300, Ok(value)) => Ok(value),
         // Some successful responses have no body.
         (200..300, Err(_)) if body.is_empty() => Ok(Value::Null),
-        (200..300, Err(error)) => Err(Status::internal(format!("the answer cannot be read: {error}"))),
+        (200..300, Err(error)) => {
+            Err(Status::internal(format!("cannot parse the response of an internal request: {error}")))
+        }
         (400.., value) => Err(refusal(code, &value.unwrap_or_default())),
-        _ => Err(Status::internal(format!("the answer has the unexpected code {code}"))),
+        _ => Err(Status::internal(format!("an internal request returned the unexpected status code {code}"))),
     }
 }
 

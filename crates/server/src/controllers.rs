@@ -428,10 +428,10 @@ fn items(mut list: Value) -> Result<Vec<Value>, Status> {
     let items = match list.remove_at(&["items"]) {
         Some(Value::List(items)) => items,
         None | Some(Value::Null) if is_list => Vec::new(),
-        _ => return Err(Status::internal("the answer is not a list")),
+        _ => return Err(Status::internal("the response to a list request is not a list")),
     };
     if items.is_empty() && goes_on {
-        return Err(Status::internal("the list has an empty page that is not its last"));
+        return Err(Status::internal("a list response has an empty page, but a continue token for more"));
     }
     Ok(items)
 }

@@ -230,7 +230,7 @@ impl Converter<'_> {
 }
 
 fn no_result() -> Status {
-    Status::internal("a conversion without a result")
+    Status::internal("the conversion of an object returned no result")
 }
 
 /// Upper limit of objects that the error of a list names as unreadable.

@@ -63,7 +63,7 @@ impl HeavyLane {
         );
         let cancelled = registry.counter(
             "portcullis_large_requests_cancelled_total",
-            "Requests on the heavy lane that were cancelled because their time was over or their client gone.",
+            "Number of large requests that were cancelled because they timed out or their client disconnected.",
         );
         let running = registry.gauge(
             "portcullis_large_requests_running",

@@ -142,7 +142,7 @@ impl Metrics {
             )?,
             admin_access: registry.counter_vec(
                 "apiserver_device_admin_access_total",
-                "Number of objects that ask for admin access to devices: created ones, and those that were refused because their namespace does not allow it.",
+                "Number of objects that request admin access to devices: created ones, and those rejected because their namespace does not allow it.",
                 &["allowed", "kind"],
             )?,
             leaders: registry.gauge_vec(

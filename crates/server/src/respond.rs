@@ -275,7 +275,9 @@ fn encode(
             response
         }
         HandlerResponse::Entry(code, entry) => {
-            let kind = kind.ok_or_else(|| Status::internal("an entry without a kind"))?;
+            let kind = kind.ok_or_else(|| {
+                Status::internal("the kind of a stored object is unknown, so it cannot be encoded")
+            })?;
             let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind))?;
             if accepted.form == ObjectForm::Object
                 && accepted.media == Media::Json

@@ -82,7 +82,10 @@ impl Seat {
             return Ok(());
         }
         let permit = Arc::clone(&seat.pool).acquire_owned().await;
-        seat.permit = Some(permit.map_err(|_| Status::internal("the server stops"))?);
+        seat.permit =
+            Some(permit.map_err(|_| {
+                Status::internal("the request was stopped because the server is shutting down")
+            })?);
         Ok(())
     }
 }

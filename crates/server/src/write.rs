@@ -279,7 +279,9 @@ impl WriteContext<'_> {
             Ok(Ok(committed)) => Ok(committed.entry),
             Ok(Err(CommitError::Conflict { .. })) => Err(StoreError::Conflict),
             Ok(Err(e)) => Err(StoreError::Failed(commit_status(&e, &self.kind.resource, name))),
-            Err(_) => Err(StoreError::Failed(Status::internal("the store stopped"))),
+            Err(_) => Err(StoreError::Failed(Status::internal(
+                "the write was not confirmed because the store is shutting down",
+            ))),
         }
     }
 }

@@ -55,7 +55,10 @@ pub fn server_config(
         .with_client_cert_verifier(Arc::new(AskForCertificate { algorithms }))
         .with_single_cert(chain, key)
         .map_err(|e| {
-            ConfigError::flag("tls-cert-file", format!("the certificate and its key do not fit: {e}"))
+            ConfigError::flag(
+                "tls-cert-file",
+                format!("the certificate does not match the private key of --tls-private-key-file: {e}"),
+            )
         })?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)

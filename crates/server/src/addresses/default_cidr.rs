@@ -108,7 +108,10 @@ async fn act(state: &State, client: &Client, stored: Option<&Value>, action: Cid
     let (done, message): (Result<Value, Status>, String) = match action {
         CidrAction::Nothing => return,
         CidrAction::ReportMismatch(warning) | CidrAction::ReportNotReady(warning) => {
-            warn!("{}", warning.message);
+            warn!(
+                reason = warning.message,
+                "the default ServiceCIDR differs from the configured service IP ranges or is not ready"
+            );
             if let Some(stored) = stored {
                 events::warn(client, stored, &warning, CONTROLLER, state.now()).await;
             }
@@ -140,7 +143,7 @@ async fn act(state: &State, client: &Client, stored: Option<&Value>, action: Cid
         }
     };
     if let Err(status) = done {
-        warn!(error = status.message(), "{message}");
+        warn!(error = status.message(), reason = message, "cannot write the default ServiceCIDR");
         if let Some(stored) = stored {
             let reason = "KubernetesDefaultServiceCIDRError".to_owned();
             let message =

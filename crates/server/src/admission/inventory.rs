@@ -44,7 +44,7 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<HandlerRespo
     {
         let known = PLUGINS.join(", ");
         return Err(Status::bad_request(format!(
-            "plugin {} has no policies; those of {known} have",
+            "plugin {} is unknown or has no policies; use one of {known}",
             quote(wanted)
         )));
     }
@@ -77,7 +77,7 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<HandlerRespo
     // Rendering thousands of entries takes long enough to hold up other requests on this thread.
     let body = tokio::task::spawn_blocking(render)
         .await
-        .map_err(|_| Status::internal("the page could not be made"))?;
+        .map_err(|_| Status::internal("rendering the list of admission policies failed"))?;
     let content_type = if as_json { "application/json" } else { "text/plain; charset=utf-8" };
     Ok(HandlerResponse::Raw(200, content_type, Body::from(body)))
 }

@@ -95,7 +95,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<HandlerRespon
             let sizes = database_sizes(&state.storage).await;
             // Formatting thousands of series must not block the other requests of this thread.
             let page = tokio::task::spawn_blocking(move || metrics_page(&state, &sizes)).await;
-            let page = page.map_err(|_| Status::internal("the page could not be made"))?;
+            let page = page.map_err(|_| Status::internal("building the metrics page failed"))?;
             Ok(HandlerResponse::Raw(200, METRICS, Body::from(page)))
         }
         ["metrics", "slis"] => {

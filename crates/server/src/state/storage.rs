@@ -93,7 +93,9 @@ async fn warn_after<T>(limit: Duration, opening: impl Future<Output = T>) -> T {
         () = tokio::time::sleep(limit) => {}
     }
     tracing::warn!(
-        "the store is not loaded after {limit:?} (--storage-initialization-timeout); the server becomes ready when it is"
+        timeout = ?limit,
+        flag = "--storage-initialization-timeout",
+        "the store is not loaded yet; the server becomes ready when it is"
     );
     opening.await
 }

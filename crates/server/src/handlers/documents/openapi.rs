@@ -84,7 +84,9 @@ async fn build(
         };
         build(&maker.apis.openapi, current)
     };
-    tokio::task::spawn_blocking(work).await.map_err(|_| Status::internal("the document could not be made"))
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Status::internal("building the OpenAPI document failed"))
 }
 
 /// Limits concurrency to one OpenAPI document per version, because building one may take seconds and much memory. The large documents of
