@@ -100,7 +100,6 @@ pub enum SubjectAccessReviewVersion {
 }
 
 impl SubjectAccessReviewVersion {
-    /// `v1` or `v1beta1`.
     pub fn as_str(self) -> &'static str {
         match self {
             SubjectAccessReviewVersion::V1 => "v1",
