@@ -3,8 +3,8 @@ use serde_json::json;
 use super::crates::{Packages, arrows, http_speakers, one_cryptography, without_io};
 use super::documents::{CrateTable, headings};
 use super::sources::{
-    SourceFile, code_only, keys_at_home, no_io, nothing_left_to_do, one_writer, storage_keys_at_home,
-    the_writer_exists,
+    SourceFile, code_only, keys_at_home, no_io, not_too_long, nothing_left_to_do, one_writer,
+    storage_keys_at_home, the_writer_exists,
 };
 
 const ARCHITECTURE: &str = "\
@@ -159,4 +159,15 @@ fn todo_comments_are_rejected() {
     let left = format!("// {}: later", concat!("TO", "DO"));
     assert_eq!(nothing_left_to_do(&SourceFile::new("crates/a/src/b.rs", &left)).len(), 1);
     assert!(nothing_left_to_do(&SourceFile::new("crates/a/src/b.rs", "// all done")).is_empty());
+}
+
+#[test]
+fn file_over_500_lines_is_rejected_unless_it_is_a_test() {
+    let lines = |count: usize| "fn a() {}\n".repeat(count);
+    assert_eq!(not_too_long(&SourceFile::new("crates/api/src/a.rs", &lines(500))), None);
+    assert_eq!(
+        not_too_long(&SourceFile::new("crates/api/src/a.rs", &lines(501))).as_deref(),
+        Some("crates/api/src/a.rs: 501 lines, more than 500: split it")
+    );
+    assert_eq!(not_too_long(&SourceFile::new("crates/api/src/a/tests.rs", &lines(501))), None);
 }
