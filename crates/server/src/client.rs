@@ -145,11 +145,9 @@ fn read(code: u16, body: &[u8]) -> Result<Value, Status> {
         (200..300, Ok(value)) => Ok(value),
         // Some successful responses have no body.
         (200..300, Err(_)) if body.is_empty() => Ok(Value::Null),
-        (200..300, Err(error)) => {
-            Err(Status::internal(format!("cannot parse the response of an internal request: {error}")))
-        }
+        (200..300, Err(error)) => Err(Status::internal(format!("cannot parse the response: {error}"))),
         (400.., value) => Err(refusal(code, &value.unwrap_or_default())),
-        _ => Err(Status::internal(format!("an internal request returned the unexpected status code {code}"))),
+        _ => Err(Status::internal(format!("the response has the unexpected status code {code}"))),
     }
 }
 
