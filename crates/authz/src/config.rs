@@ -99,6 +99,15 @@ pub enum SubjectAccessReviewVersion {
     V1Beta1,
 }
 
+impl SubjectAccessReviewVersion {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SubjectAccessReviewVersion::V1 => "v1",
+            SubjectAccessReviewVersion::V1Beta1 => "v1beta1",
+        }
+    }
+}
+
 /// The decision if a webhook cannot be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {

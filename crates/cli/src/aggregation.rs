@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use server::pki::TlsIdentity;
 use server::{Config, Redirects};
+use transport::pki::TlsIdentity;
 
 use crate::serve::read_file;
 
@@ -32,7 +32,9 @@ impl AggregationArgs {
         }
         if !self.enable_aggregator_routing {
             tracing::warn!(
-                "--enable-aggregator-routing=false has no effect: services are always reached at their endpoints"
+                flag = "--enable-aggregator-routing",
+                reason = "services are always reached at their endpoints",
+                "the flag has no effect"
             );
         }
         let (cert, key) = match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {

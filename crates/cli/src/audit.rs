@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use server::audit::{AuditBatch, AuditConfig, AuditLogFormat, LogConfig, Mode, Policy, Rotation};
+use audit::{AuditBatch, AuditConfig, AuditLogFormat, LogConfig, Mode, Policy, Rotation};
 
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_field_names, reason = "each field is named as its flag")]

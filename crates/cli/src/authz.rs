@@ -19,7 +19,7 @@ use authz::ReviewCompiler;
 use authz::abac::AbacPolicies;
 use authz::config::{
     self, AuthorizationConfiguration, AuthorizerType, CheckedConfiguration, ConfiguredAuthorizer,
-    Environment, FailurePolicy, SubjectAccessReviewVersion, WebhookConfiguration,
+    Environment, FailurePolicy, WebhookConfiguration,
 };
 
 use crate::check;
@@ -121,11 +121,7 @@ fn parse(
     let unchecked = |_: &str| Ok(());
     let environment = Environment {
         compiler: &compiler,
-        kubeconfig: if without_kubeconfigs {
-            &unchecked
-        } else {
-            &server::authorization::kubeconfig_is_there
-        },
+        kubeconfig: if without_kubeconfigs { &unchecked } else { &authz_config::kubeconfig_is_there },
         required: &[],
     };
     config::load(bytes, &environment)
@@ -163,9 +159,8 @@ fn load(args: &FileArgs) -> Result<LoadedConfiguration> {
 
 /// Reads a kubeconfig and the files that it names, as the server does. Returns the URL of its server.
 fn kubeconfig_url(path: &str) -> Result<String> {
-    let endpoint =
-        server::outbound::from_kubeconfig(Path::new(path), &mut Vec::new()).map_err(anyhow::Error::msg)?;
-    let target = server::outbound::OutboundTarget::new(endpoint)?;
+    let endpoint = outbound::from_kubeconfig(Path::new(path), &mut Vec::new()).map_err(anyhow::Error::msg)?;
+    let target = outbound::OutboundTarget::new(endpoint)?;
     Ok(target.url().to_string())
 }
 
@@ -182,7 +177,7 @@ fn print_chain(path: &Path, configuration: &AuthorizationConfiguration, out: &mu
         };
         let url = kubeconfig_url(&webhook.kubeconfig)
             .unwrap_or_else(|_| format!("the server in {}", webhook.kubeconfig));
-        writeln!(out, "   sends {} reviews to {url}, timeout {timeout:?}", review_version(*version))?;
+        writeln!(out, "   sends {} reviews to {url}, timeout {timeout:?}", version.as_str())?;
         writeln!(
             out,
             "   allowed responses are {}, other responses are {}; if the call fails: {}",
@@ -198,11 +193,4 @@ fn print_chain(path: &Path, configuration: &AuthorizationConfiguration, out: &mu
         }
     }
     Ok(())
-}
-
-fn review_version(version: SubjectAccessReviewVersion) -> &'static str {
-    match version {
-        SubjectAccessReviewVersion::V1 => "v1",
-        SubjectAccessReviewVersion::V1Beta1 => "v1beta1",
-    }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use catalog::etcd_values::StorageMediaType;
 use server::config::{EtcdOverride, EtcdStorage, ProbeTimeouts, StorageConfig};
-use server::etcd_values::StorageMediaType;
 use server::{DEFAULT_ETCD_PREFIX, TlsFiles};
 
 use crate::serve::list_values;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use authn::FrontProxy;
-use server::trust::{Authority, ClientTrust};
+use transport::trust::{Authority, ClientTrust};
 use value::Str;
 
 use crate::serve::{list_values, read_file};

@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::Config;
-use server::accept::ConnectionLimits;
 use server::config::DEFAULT_STORE_QUOTA;
+use transport::accept::ConnectionLimits;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LimitArgs {

@@ -36,7 +36,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A Kubernetes API server in one binary.
 #[derive(Debug, Parser)]
-#[command(name = "portcullis", version = server::version::GIT_VERSION, disable_version_flag = true)]
+#[command(name = "portcullis", version = runtime::version::GIT_VERSION, disable_version_flag = true)]
 struct Cli {
     #[command(subcommand)]
     command: CliCommand,
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         CliCommand::Version => {
-            println!("portcullis {} ({})", env!("CARGO_PKG_VERSION"), server::version::GIT_VERSION);
+            println!("portcullis {} ({})", env!("CARGO_PKG_VERSION"), runtime::version::GIT_VERSION);
             Ok(())
         }
         CliCommand::Completion { shell } => {

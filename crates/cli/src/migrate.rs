@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use maintenance::migrate::{MigrationDirection, MigrationOptions, migrate};
 use server::config::{EtcdStorage, ProbeTimeouts};
-use server::migrate::{MigrationDirection, MigrationOptions, migrate};
 use server::{DEFAULT_ETCD_PREFIX, TlsFiles};
 
 use crate::etcd::{duration, media_type};
@@ -143,7 +143,7 @@ fn command_line(args: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use clap::{Args as _, Command, FromArgMatches as _};
-    use server::migrate::MigrationDirection;
+    use maintenance::migrate::MigrationDirection;
 
     use super::{Args, command_line};
 

@@ -63,7 +63,7 @@ mod tests {
 
     use clap::Parser as _;
     use server::Config;
-    use server::pki::TlsIdentity;
+    use transport::pki::TlsIdentity;
 
     use super::ShutdownArgs;
 

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use server::snapshot::{self, SNAPSHOT_FORMAT, SnapshotSummary};
+use maintenance::snapshot::{self, SNAPSHOT_FORMAT, SnapshotSummary};
 use value::{Value, write};
 
 use crate::check::counted;

@@ -10,9 +10,9 @@ use admission::manifests::ManifestSet;
 use anyhow::{Context as _, Result, bail};
 use authn::{Anonymous, FrontProxy};
 use authz::config::Flags;
-use server::pki::{self, TlsIdentity};
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, Data};
+use transport::pki::{self, TlsIdentity};
 
 use crate::gates::{FeatureGates, WEBHOOK_TOKENS};
 use crate::limits::LimitArgs;

@@ -11,9 +11,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, warn};
+use value::Backoff;
 
 use crate::api::{Api, ChangeStream as _, ObjectChange, ObjectEvent, WatchSource};
-use crate::queue::{Backoff, KeyOutcome, WorkQueue};
+use crate::queue::{KeyOutcome, WorkQueue};
 
 /// Capacity of the channel from the watches to the loop.
 const CHANNEL_CAPACITY: usize = 256;
@@ -30,7 +31,7 @@ pub(crate) trait Controller: Send + Sync + 'static {
     /// Number of keys reconciled concurrently.
     const WORKERS: usize;
     /// Delay of retries after failures.
-    const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(5) };
+    const BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_mins(5));
 
     /// Maps a change to the keys it affects, each with the delay before it is reconciled. Changes of one source arrive in order.
     fn observe(&self, change: &ObjectChange) -> Vec<(Self::Key, Duration)>;

@@ -21,9 +21,9 @@ use value::{Str, Value};
 
 use crate::api::{Api, ObjectChange, ResourceKind, StoredBy, TypedObjectRef, WatchSource, unless_gone};
 use crate::drive::{self, Controller, Next};
-use crate::queue::Backoff;
 
 use conditions::Findings;
+use value::Backoff;
 
 pub(crate) const NAME: &str = "namespace-controller";
 
@@ -54,7 +54,7 @@ impl<A: Api> Controller for Namespaces<A> {
     type Key = Str;
     const NAME: &'static str = NAME;
     const WORKERS: usize = 10;
-    const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(1) };
+    const BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_mins(1));
 
     fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
         if change.deleted || !meta::is_deleting(&change.object) {

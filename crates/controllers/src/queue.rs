@@ -7,21 +7,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use tokio::time::Instant;
-
-/// Exponential backoff: `first`, doubled after each failure, up to `longest`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) longest: Duration,
-}
-
-impl Backoff {
-    /// The delay after the `failures`th consecutive failure.
-    pub(crate) fn after(self, failures: u32) -> Duration {
-        let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-        self.first.checked_mul(factor).unwrap_or(self.longest).min(self.longest)
-    }
-}
+use value::Backoff;
 
 /// The result of processing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

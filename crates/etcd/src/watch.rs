@@ -8,6 +8,7 @@ use storage::Change;
 use storage::backend::{Done, Feed};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
+use value::Backoff;
 
 use crate::backend::ValueCodec;
 use crate::client::{EtcdClient, prefix_end};
@@ -59,7 +60,7 @@ enum WatchEnd {
 impl WatchTask {
     /// Watches until the task is aborted. The feed has been loaded.
     pub(crate) async fn run(mut self) {
-        let mut delay = FIRST_DELAY;
+        let mut backoff = Backoff::new(FIRST_DELAY, LAST_DELAY);
         loop {
             let fed = self.feed.revision();
             let end = match self.client.watch().await {
@@ -67,7 +68,7 @@ impl WatchTask {
                 Err(status) => WatchEnd::Broken(status.message),
             };
             if self.feed.revision() > fed {
-                delay = FIRST_DELAY;
+                backoff.reset();
             }
             let reason = match end {
                 WatchEnd::Reload(why) => match self.reload(why).await {
@@ -77,6 +78,7 @@ impl WatchTask {
                 WatchEnd::Broken(reason) => reason,
             };
             self.client.prefer_another();
+            let delay = backoff.fail();
             tracing::warn!(error = %reason, retry_in = ?delay, "the watch on etcd ended; retrying");
             self.state.send_modify(|state| {
                 let since = match state {
@@ -86,7 +88,6 @@ impl WatchTask {
                 *state = WatchState::Broken { since, reason };
             });
             tokio::time::sleep(delay).await;
-            delay = (delay * 2).min(LAST_DELAY);
         }
     }
 

@@ -24,6 +24,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Status;
+use catalog::encode;
+use catalog::keys;
+use catalog::unreadable::Concern;
 use ipnet::IpNet;
 use kinds::strategy::service::{
     AddressError, AddressesAndPorts, Family, ServiceAllocation, begin_create, begin_update, claims_of,
@@ -38,12 +41,9 @@ pub use claims::AddressClaims;
 pub(crate) use default_cidr::keep_default_cidr;
 pub(crate) use repair::start as start_repair;
 
-use crate::encode;
-use crate::keys;
 use crate::loopback::Loopback;
 use crate::metrics::AddressMetrics;
 use crate::state::Storage;
-use crate::unreadable::Concern;
 use attempt::{AddressAnswer, AllocationAttempt, AllocationRequest, DryRunAllocator};
 use cidrs::ServiceCidrs;
 use claims::{ClaimedAddress, ServiceRef};
@@ -390,6 +390,6 @@ fn scope(wanted: Option<IpAddr>) -> &'static str {
 
 /// A random number below `count`, which must not be 0.
 fn random_below(count: u64) -> u64 {
-    let random = u64::try_from(crate::random::number()).unwrap_or_default();
+    let random = u64::try_from(runtime::random::number()).unwrap_or_default();
     random.checked_rem(count).unwrap_or_default()
 }

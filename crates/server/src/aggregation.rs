@@ -27,16 +27,16 @@ use value::{Str, Value};
 
 use crate::config::{ConfigError, Redirects};
 use crate::informer::{InformerProgress, Notes, start_informer};
-use crate::keys;
-use crate::metrics::MetricRegistry;
-use crate::outbound::{self, Forward, ServerTrust};
-use crate::pki;
 use crate::state::State;
-use crate::unreadable::{Concern, Unreadable};
 
+use catalog::keys;
+use catalog::unreadable::{Concern, Unreadable};
 use documents::Documents;
 use metrics::AvailabilityMetrics;
+use outbound::{Forward, ServerTrust};
+use runtime::MetricRegistry;
 pub(crate) use service::{ApiService, Remote};
+use transport::pki;
 
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
 const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";

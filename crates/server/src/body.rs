@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use api::Status;
+use audit::Closing;
 use bytes::Bytes;
+use catalog::splice::Splice;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
-
-use crate::audit::Closing;
-use crate::splice::Splice;
-use crate::unsent::Payer;
+use transport::accept::ResponseBody;
+use transport::unsent::Payer;
 
 /// Bytes handed over at a time. Once bytes are in the connection's buffers, the server cannot see whether the
 /// client has read them.
@@ -111,11 +111,6 @@ impl Body {
         Ok(())
     }
 
-    /// True for responses of another server.
-    pub(crate) fn is_forwarded(&self) -> bool {
-        matches!(self.inner, Inner::Forwarded(_))
-    }
-
     /// Copies all bytes; `None` for a stream.
     pub fn bytes(&self) -> Option<Bytes> {
         match &self.inner {
@@ -164,6 +159,12 @@ impl Body {
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Self {
         Body::of(Inner::Whole(bytes.into()))
+    }
+}
+
+impl ResponseBody for Body {
+    fn is_forwarded(&self) -> bool {
+        matches!(self.inner, Inner::Forwarded(_))
     }
 }
 

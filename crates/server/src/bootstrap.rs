@@ -15,13 +15,13 @@ use api::Status;
 use authn::InternalIdentity;
 use authz::rbac::bootstrap;
 use authz::rbac::reconcile::{self, ReconcileAction};
+use runtime::RetryPause;
 use tracing::{info, warn};
 use value::{Map, Value};
 
 use crate::admission::webhooks::account;
 use crate::client::Client;
 use crate::restore_deleted::{ObjectAt, RestoreDeleted};
-use crate::retry_pause::RetryPause;
 use crate::state::State;
 
 pub(crate) use cidr::default_service_cidr;

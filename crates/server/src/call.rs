@@ -11,6 +11,7 @@ use admission::{
     AdmissionNotes, AdmissionSnapshot, AuditAnnotation, AuditLevel, EvaluatedManifests, RequestGuard,
 };
 use api::Status;
+use audit::AuditRecord;
 use authn::{Caller, User};
 use authz::Permit;
 use bytes::{Bytes, BytesMut};
@@ -18,21 +19,17 @@ use http::{HeaderMap, HeaderName};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::upgrade::OnUpgrade;
+use requests::request_info::{Query, RequestInfo};
 use storage::StoredEntry;
+use transport::byte_budget::{Account, ByteBudget, ByteCharge};
+use transport::discard::{Discarding, MAX_BODY};
+use transport::paced::{BodyReadError, Paced};
+use transport::unsent::Payer;
 use value::Value;
 
-use crate::audit::{self, AuditRecord};
 use crate::body::Body;
-use crate::byte_budget::{Account, ByteBudget, ByteCharge};
-use crate::discard::Discarding;
 use crate::heavy::Effort;
-use crate::paced::{BodyReadError, Paced};
-use crate::request_info::{Query, RequestInfo};
 use crate::seats::Seat;
-use crate::unsent::Payer;
-
-/// Maximum request body in bytes.
-pub const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// Maximum number of distinct warnings collected. The response size limits how many are sent.
 const MAX_WARNINGS: usize = 4096;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::{BodyExt as _, Limited};
+use runtime::truncate_remote::{MAX_OBJECTS, truncate_remote};
 use value::{Value, json, write};
 
 use crate::call::RequestBody;
@@ -15,7 +16,6 @@ use crate::heavy::Effort;
 use crate::pipeline::{self, InternalRequest};
 use crate::respond;
 use crate::state::State;
-use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
 
 /// Sends requests from inside this process under an internal identity.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ impl Client {
             InternalIdentity::ServiceAccount { .. } => "kube-controller-manager",
             InternalIdentity::Scheduler => "kube-scheduler",
         };
-        let agent = HeaderValue::try_from(crate::version::user_agent(component));
+        let agent = HeaderValue::try_from(runtime::version::user_agent(component));
         let agent = agent.unwrap_or(HeaderValue::from_static("portcullis"));
         Client { state, caller: Caller::internal(identity), agent, elsewhere: false }
     }
@@ -88,7 +88,12 @@ impl Client {
             read(code, &whole.map_err(|error| Status::internal(error.to_string()))?.to_bytes())
         };
         // Limits the wait for another server whatever the path is.
-        let late = |_| Err(Status::timeout("the server that serves it did not answer in time", 0));
+        let late = |_| {
+            Err(Status::timeout(
+                "the server of the requested resource did not respond within the request timeout",
+                0,
+            ))
+        };
         tokio::time::timeout(self.state.serving.request_timeout, exchange).await.unwrap_or_else(late)
     }
 
@@ -140,9 +145,9 @@ fn read(code: u16, body: &[u8]) -> Result<Value, Status> {
         (200..300, Ok(value)) => Ok(value),
         // Some successful responses have no body.
         (200..300, Err(_)) if body.is_empty() => Ok(Value::Null),
-        (200..300, Err(error)) => Err(Status::internal(format!("the answer cannot be read: {error}"))),
+        (200..300, Err(error)) => Err(Status::internal(format!("cannot parse the response: {error}"))),
         (400.., value) => Err(refusal(code, &value.unwrap_or_default())),
-        _ => Err(Status::internal(format!("the answer has the unexpected code {code}"))),
+        _ => Err(Status::internal(format!("the response has the unexpected status code {code}"))),
     }
 }
 

@@ -9,16 +9,16 @@ use std::time::Duration;
 use admission::{BoxFuture, ClusterView, ParamError, RestMapping};
 use api::{GroupResource, GroupVersionKind, Status, meta};
 use authn::User;
+use catalog::encode;
+use catalog::keys;
+use catalog::unreadable::Concern;
+use catalog::{Sent, ServedResource, Working};
 use schema::Link;
 use storage::StoredEntry;
 use tokio::time::Instant;
 use value::{Str, Value};
 
-use crate::catalog::{Sent, ServedResource, Working};
-use crate::encode;
-use crate::keys;
 use crate::state::State;
-use crate::unreadable::Concern;
 
 pub(crate) use converted_objects::ConvertedObjectCache;
 
@@ -128,7 +128,7 @@ impl State {
             return Ok(shown);
         }
         let shown = if is_custom {
-            kind.converter(self).load(entry).await.map_err(|status| status.message().to_owned())?.into_value()
+            self.converter(kind).load(entry).await.map_err(|status| status.message().to_owned())?.into_value()
         } else {
             // A built-in resource is stored in the form that `Working` stands for.
             let mut shown = kind.to_sent(Working::of_built_in((*stored).clone()));
@@ -283,7 +283,7 @@ impl ClusterView for State {
         if let Some(target) = target.as_ref().filter(|target| target.as_custom().is_some()) {
             let target = Arc::clone(target);
             return Box::pin(async move {
-                let shown = target.converter(self).convert_from(object.clone()).await;
+                let shown = self.converter(&target).convert_from(object.clone()).await;
                 shown.map(Sent::into_value).map_err(|status| status.message().to_owned())
             });
         }

@@ -7,77 +7,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::manifests::ManifestSet;
+use audit::AuditConfig;
 use authn::{Anonymous, FrontProxy, StaticTokens};
-use grpc::TlsFiles;
+use authz_config::Authorization;
 use ipnet::IpNet;
 use kinds::table::Served;
 use storage::Backend;
+use transport::accept::ConnectionLimits;
+use transport::pki::TlsIdentity;
+use transport::tls::TlsOptions;
 
-use crate::accept::ConnectionLimits;
 use crate::addresses::{AddressesConfig, DEFAULT_NODE_PORTS};
-use crate::audit::AuditConfig;
-use crate::authorization::Authorization;
 use crate::endpoints::EndpointReconciler;
-use crate::etcd_values::StorageMediaType;
-use crate::pki::TlsIdentity;
-use crate::tls::TlsOptions;
 use crate::tokens::TokenConfig;
 
-/// Why the server does not start: one sentence that names the flag or file and how to fix it.
-#[derive(Debug, thiserror::Error)]
-#[error("{shown}")]
-pub struct ConfigError {
-    shown: String,
-    kubernetes: Option<String>,
-    file_problems: Option<FileProblems>,
-}
-
-/// Problems in configuration files.
-#[derive(Debug)]
-pub struct FileProblems {
-    /// The message of kube-apiserver, which reports only the first problem.
-    pub words: String,
-    /// File and line of the first problem, then the other problems with theirs.
-    pub locations: String,
-}
-
-impl ConfigError {
-    /// The message begins with the flag.
-    pub fn flag(flag: &str, why: impl std::fmt::Display) -> Self {
-        Self::other(format!("--{flag}: {why}"))
-    }
-
-    /// The message begins with the path of the file.
-    pub fn file(path: &std::path::Path, why: impl std::fmt::Display) -> Self {
-        Self::other(format!("`{}`: {why}", path.display()))
-    }
-
-    /// The message must name the flag or file itself.
-    pub fn other(why: impl std::fmt::Display) -> Self {
-        ConfigError { shown: why.to_string(), kubernetes: None, file_problems: None }
-    }
-
-    pub fn in_files(problems: FileProblems) -> Self {
-        let shown = format!("{}{}", problems.words, problems.locations);
-        ConfigError { file_problems: Some(problems), ..Self::other(shown) }
-    }
-
-    /// The problems that [`ConfigError::in_files`] was called with.
-    pub fn file_problems(&self) -> Option<&FileProblems> {
-        self.file_problems.as_ref()
-    }
-
-    /// Adds the message that kube-apiserver prints for the same mistake.
-    #[must_use]
-    pub fn in_kubernetes_words(self, words: impl Into<String>) -> Self {
-        ConfigError { kubernetes: Some(words.into()), ..self }
-    }
-
-    /// The message of kube-apiserver, where it is known.
-    pub fn kubernetes_words(&self) -> Option<&str> {
-        self.kubernetes.as_deref()
-    }
-}
+pub use catalog::etcd_config::{EtcdOverride, EtcdStorage, ProbeTimeouts};
+pub use runtime::{ConfigError, FileProblems};
 
 /// A feature gate of Kubernetes, as the metric `kubernetes_feature_enabled` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,51 +57,6 @@ impl fmt::Debug for Data {
             Data::Backend(_) => f.write_str("Backend"),
             Data::Backends(..) => f.write_str("Backends"),
         }
-    }
-}
-
-/// The flags about etcd.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EtcdStorage {
-    /// `--etcd-servers`: URLs of the members; at least one.
-    pub servers: Vec<String>,
-    /// `--etcd-prefix`: the first part of all keys.
-    pub prefix: String,
-    /// `--etcd-cafile`, `--etcd-certfile` and `--etcd-keyfile`.
-    pub tls: TlsFiles,
-    /// `--etcd-compaction-interval`; zero for none.
-    pub compaction_interval: Duration,
-    /// `--lease-reuse-duration-seconds`: how long a lease is used for further keys.
-    pub lease_reuse: Duration,
-    /// `--storage-media-type`: the encoding of built-in resources.
-    pub media_type: StorageMediaType,
-    /// `--etcd-healthcheck-timeout` and `--etcd-readycheck-timeout`: the limits of two health checks.
-    pub probe_timeouts: ProbeTimeouts,
-    /// `--etcd-servers-overrides`: resources that are stored in other clusters.
-    pub overrides: Vec<EtcdOverride>,
-}
-
-/// A resource that is stored in another etcd cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EtcdOverride {
-    /// Empty for the core group.
-    pub group: String,
-    /// Plural name, or `*` for all resources of the group.
-    pub resource: String,
-    /// URLs of the members; at least one.
-    pub servers: Vec<String>,
-}
-
-/// Time limits of the checks `etcd` and `etcd-readiness`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProbeTimeouts {
-    pub live: Duration,
-    pub ready: Duration,
-}
-
-impl Default for ProbeTimeouts {
-    fn default() -> Self {
-        ProbeTimeouts { live: Duration::from_secs(2), ready: Duration::from_secs(2) }
     }
 }
 

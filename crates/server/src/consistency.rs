@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use runtime::random;
 use storage::ConsistencyCheck;
 
-use crate::random;
 use crate::state::State;
 
 /// Time between two rounds; up to half of it is added at random, so that servers do not read at the same time.

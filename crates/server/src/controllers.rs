@@ -12,6 +12,9 @@ use api::selector::FactsRef;
 use api::{GroupVersion, Status, names};
 use authn::InternalIdentity;
 use authz::rbac::aggregation;
+use catalog::encode;
+use catalog::keys;
+use catalog::{Catalog, Sent};
 use controllers::{
     AggregatedKinds, Api, ChangeStream, ClusterReader, ControllerOptions, FailedDiscovery, ObjectChange,
     ObjectEvent, ObserveClaims, PatchBody, Recount, ResourceKind, StoredBy, TypedObjectRef, WatchSource,
@@ -19,18 +22,15 @@ use controllers::{
 use documents::discovery::RemoteVersion;
 use http::Method;
 use kinds::table::Verb;
+use runtime::truncate_remote::truncate_remote;
 use storage::{ChangeKind, StoredEntry, WatchError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use value::{Map, Str, Value};
 
 use crate::aggregation::forward::encode_path;
-use crate::catalog::{self, Catalog, Sent};
 use crate::client::Client;
-use crate::encode;
-use crate::keys;
 use crate::state::State;
-use crate::truncate_remote::truncate_remote;
 
 /// Starts the controllers of kube-controller-manager. They end when `stop` becomes true; the future completes when every controller
 /// has finished its current work. Dropping it aborts them.
@@ -225,7 +225,7 @@ impl ClusterReader for InProcess {
     }
 
     fn fresh_uid(&self) -> String {
-        crate::random::uid().to_string()
+        runtime::random::uid().to_string()
     }
 }
 
@@ -428,10 +428,10 @@ fn items(mut list: Value) -> Result<Vec<Value>, Status> {
     let items = match list.remove_at(&["items"]) {
         Some(Value::List(items)) => items,
         None | Some(Value::Null) if is_list => Vec::new(),
-        _ => return Err(Status::internal("the answer is not a list")),
+        _ => return Err(Status::internal("the response to a list request is not a list")),
     };
     if items.is_empty() && goes_on {
-        return Err(Status::internal("the list has an empty page that is not its last"));
+        return Err(Status::internal("a list response has an empty page, but a continue token for more"));
     }
     Ok(items)
 }

@@ -11,6 +11,8 @@ use std::time::Instant;
 
 use api::selector::Selection;
 use api::{GroupVersion, Status, StatusCause, meta};
+use catalog::keys;
+use catalog::{CustomResourceVersion, Sent, ServedResource, StoredObject, Subresource, Working};
 use crd::{CrdConversion, DefaultsAllowance};
 use storage::StoredEntry;
 use value::Value;
@@ -18,8 +20,6 @@ use value::Value;
 pub use webhook::{ConversionWebhookClients, TIMEOUT};
 
 use crate::call::HandlerResponse;
-use crate::catalog::{CustomResourceVersion, Sent, ServedResource, StoredObject, Subresource, Working};
-use crate::keys;
 use crate::state::State;
 
 #[derive(Clone, Copy)]
@@ -28,10 +28,10 @@ pub struct Converter<'a> {
     resource: &'a ServedResource,
 }
 
-impl ServedResource {
-    /// A converter that calls the conversion webhook of this resource's CRD.
-    pub fn converter<'a>(&'a self, state: &'a State) -> Converter<'a> {
-        Converter { state, resource: self }
+impl State {
+    /// A converter that calls the conversion webhook of the resource's CRD.
+    pub fn converter<'a>(&'a self, resource: &'a ServedResource) -> Converter<'a> {
+        Converter { state: self, resource }
     }
 }
 
@@ -230,7 +230,7 @@ impl Converter<'_> {
 }
 
 fn no_result() -> Status {
-    Status::internal("a conversion without a result")
+    Status::internal("the conversion of an object returned no result")
 }
 
 /// Upper limit of objects that the error of a list names as unreadable.

@@ -18,14 +18,14 @@ use storage::{ChangeKind as Change, Store, StoredEntry};
 use tokio::sync::{mpsc, watch};
 use value::{Str, Value};
 
-use crate::catalog::{Catalog, CustomKinds, SchemaEpoch};
-use crate::encode;
 use crate::fresh;
-use crate::keys::CRDS;
 use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
-use crate::unreadable::{Concern, Unreadable};
 
+use catalog::encode;
+use catalog::keys::CRDS;
+use catalog::unreadable::{Concern, Unreadable};
+use catalog::{Catalog, CustomKinds, SchemaEpoch};
 use status::CrdStatusWriter;
 
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

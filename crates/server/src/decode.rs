@@ -8,14 +8,14 @@ use std::sync::Arc;
 use api::field::quote;
 use api::{GroupVersion, GroupVersionKind, Status, meta};
 use bytes::Bytes;
+use catalog::{CustomResourceVersion, Sent, ServedResource, Subresource, Working};
 use crd::CompiledVersion;
 use data_encoding::HEXLOWER;
+use requests::negotiate::{self, BodyMedia};
+use requests::options::FieldValidation;
 use value::{Str, Value, json, yaml};
 
 use crate::call::Call;
-use crate::catalog::{CustomResourceVersion, Sent, ServedResource, Subresource, Working};
-use crate::negotiate::{self, BodyMedia};
-use crate::options::FieldValidation;
 
 pub use patch::{configuration, configured, patched};
 pub use posted::{posted, scale};
@@ -330,7 +330,7 @@ pub fn from_tree(
 
 /// Error text for an object of the kind `sent` where `expected` is required.
 fn unregistered(sent: &GroupVersionKind, expected: &GroupVersionKind) -> String {
-    if crate::catalog::is_known(sent) {
+    if catalog::is_known(sent) {
         return format!(
             "converting ({}.{}) to ({}.{}): unknown conversion",
             sent.version,

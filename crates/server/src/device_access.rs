@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use admission::ClusterView;
 use api::{FieldError, FieldErrors, meta};
 use authz::{AuthorizationAttributes, Decision, forbidden};
+use catalog::ServedResource;
 use kinds::validation::admin_access;
 use value::{Path, Str, Value};
 
 use crate::call::Call;
-use crate::catalog::ServedResource;
 use crate::state::State;
 
 /// Drops `adminAccess` if the feature gate `DRAAdminAccess` is off and the old object does not have it.

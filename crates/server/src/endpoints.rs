@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use api::{Status, meta};
 use authn::InternalIdentity;
+use catalog::encode;
+use catalog::keys;
+use requests::request_info::Query;
 use storage::{CommitError, Store};
 use tracing::{info, warn};
 use value::Value;
 
 use crate::client::Client;
-use crate::encode;
-use crate::keys;
-use crate::request_info::Query;
 use crate::state::State;
 use crate::write;
 use reconcile::{Ports, SliceAction};

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use transport::pki::{self, TlsIdentity};
+
 use crate::config::{Config, ConfigError};
-use crate::pki::{self, TlsIdentity};
 use crate::start::{RunningServer, start};
 
 /// An in-memory server, with the credentials to use it as administrator.

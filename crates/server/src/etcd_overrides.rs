@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use catalog::keys;
 use kinds::table::{self, KindStorage, Resource};
 
 use crate::config::{ConfigError, EtcdOverride, EtcdStorage};
-use crate::keys;
 
 /// A cluster that holds some resources.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,7 +69,10 @@ fn servers_by_prefix(overrides: &[EtcdOverride]) -> Result<BTreeMap<String, &[St
             let prefixes: Vec<String> = rows.filter_map(keys::prefix).collect();
             if prefixes.is_empty() {
                 tracing::warn!(
-                    "--etcd-servers-overrides: {group}/{resource} has no effect, as in kube-apiserver: it is not a built-in resource that is stored under this name"
+                    flag = "--etcd-servers-overrides",
+                    group = %group,
+                    resource = %resource,
+                    "the override has no effect, as in kube-apiserver: no built-in resource is stored under this name"
                 );
             }
             servers.extend(prefixes.into_iter().map(|prefix| (prefix, given.servers.as_slice())));

@@ -26,13 +26,13 @@ use tokio::sync::{Notify, oneshot};
 use value::Str;
 
 use crate::body::Body;
-use crate::request_info::{Query, RequestInfo};
 use crate::respond;
 use crate::state::State;
 pub(crate) use configure::{FlowControlInformers, run};
 pub(crate) use dump::page as dump_page;
 pub(crate) use maintain::{begin, is_served, maintain};
 pub(crate) use metrics::FlowControlMetrics;
+use requests::request_info::{Query, RequestInfo};
 pub(crate) use seat::FairSeat;
 use seat::{Hold, OpenWatch};
 

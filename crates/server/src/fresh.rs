@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Status;
+use catalog::ServedResource;
+use catalog::keys;
 use storage::{ListAt, ListRequest, ReadError, Store, StoredEntry};
 use value::Value;
 
-use crate::catalog::ServedResource;
-use crate::keys;
 use crate::state::State;
 
 /// How long a read waits for memory to reach a revision, as in kube-apiserver.

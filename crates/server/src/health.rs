@@ -6,15 +6,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use catalog::unreadable::Unreadable;
 use prometheus::{Encoder, IntCounterVec, IntGaugeVec, TextEncoder};
+use requests::request_info::Query;
+use runtime::MetricRegistry;
 use storage::Store;
 
 use crate::bootstrap::{PostStartHook, Progress};
 use crate::manifests::DirectoryStatuses;
-use crate::metrics::MetricRegistry;
-use crate::request_info::Query;
 use crate::state::Storage;
-use crate::unreadable::Unreadable;
 use store_probe::ClusterProbes;
 
 /// The state that health checks examine.
@@ -289,7 +289,7 @@ mod tests {
     use super::{Health, PostStartHook};
     use crate::config::StorageConfig;
     use crate::manifests::DirectoryStatuses;
-    use crate::request_info::Query;
+    use requests::request_info::Query;
 
     async fn health() -> Health {
         health_of(DirectoryStatuses::default()).await

@@ -23,8 +23,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 use value::BudgetEnded;
 
-use crate::metrics::MetricRegistry;
 pub use effort::{CancelOnDrop, Effort};
+use runtime::MetricRegistry;
 use turns::{AccountTurn, AccountTurns};
 
 /// Bodies and stored objects of more bytes than this are large. One of this size takes about 5 ms in a
@@ -63,7 +63,7 @@ impl HeavyLane {
         );
         let cancelled = registry.counter(
             "portcullis_large_requests_cancelled_total",
-            "Requests on the heavy lane that were cancelled because their time was over or their client gone.",
+            "Number of large requests that were cancelled because they timed out or their client disconnected.",
         );
         let running = registry.gauge(
             "portcullis_large_requests_running",

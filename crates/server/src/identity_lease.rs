@@ -8,12 +8,12 @@ use std::time::Duration;
 use api::time::Timestamp;
 use api::{Status, meta};
 use authn::InternalIdentity;
+use runtime::identity;
+use runtime::random;
 use tracing::warn;
 use value::Value;
 
 use crate::client::Client;
-use crate::identity;
-use crate::random;
 use crate::state::State;
 
 pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";

@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use catalog::encode;
+use catalog::unreadable::{Concern, Unreadable};
 use storage::{ChangeKind as Change, ListPage, Store, StoreEvent, StoredEntry};
 use tokio::sync::watch;
 use value::Value;
 
-use crate::encode;
 use crate::list_watch::{ListWatch, Update};
-use crate::unreadable::{Concern, Unreadable};
 
 /// The store revision up to which an informer has applied changes.
 #[derive(Clone, Debug)]

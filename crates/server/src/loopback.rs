@@ -1,4 +1,4 @@
-//! The loopback: lets admission plugins send requests to the server that they are part of.
+//! The loopback: lets admission plugins and the allocation of addresses send requests to the server that they are part of.
 
 use std::sync::{Arc, Weak};
 
@@ -10,10 +10,10 @@ use crate::state::State;
 
 /// A handle to this server for its own parts that send requests through its pipeline.
 ///
-/// Admission plugins charge quotas, create namespaces and request tokens with requests, which pass admission
-/// in turn: the admission chain needs the server and the server needs the chain. [`start`](crate::start())
-/// builds both in one step with [`Arc::new_cyclic`], so the handle is complete from the beginning. It is weak
-/// because a strong one would never be freed.
+/// Admission plugins charge quotas, create namespaces and request tokens with requests, which pass admission in turn; the allocation
+/// of addresses stores IPAddress objects with requests. Both need the server and the server needs them. [`start`](crate::start()) builds
+/// them in one step with [`Arc::new_cyclic`], so the handle is complete from the beginning. It is weak because a strong one would never
+/// be freed.
 #[derive(Clone)]
 pub(crate) struct Loopback(Weak<State>);
 

@@ -23,12 +23,12 @@ use tracing::{error, info, warn};
 
 use crate::admission::configuration::PluginConfigurations;
 use crate::config::{ConfigError, FileProblems};
-use crate::file_watch::{CheckReason, FileWatch};
 
 pub(crate) use directory_status::{DirectoryStatus, DirectoryStatuses};
 pub(crate) use metrics::ManifestMetrics;
 pub use read::read;
 use read::{Unsettled, is_old, settled};
+use runtime::file_watch::{CheckReason, FileWatch};
 
 /// Reads a directory and checks its manifests.
 pub fn load(

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::{Encoder, HistogramVec, IntCounterVec, IntGaugeVec, TextEncoder};
-
-use crate::request_info::RequestInfo;
+use runtime::MetricRegistry;
 
 mod addresses;
 mod authentication;
@@ -14,7 +13,6 @@ mod claims;
 mod custom;
 mod features;
 mod process;
-mod registry;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -23,10 +21,10 @@ pub use addresses::AddressMetrics;
 pub use authentication::{AuthenticationMetrics, Outcomes};
 pub use claims::ClaimMetrics;
 pub use custom::{CustomMetrics, Review};
-pub use registry::{MetricRegistry, RegisteredFamily};
 pub use storage::StorageMetrics;
 
 use process::{ProcessMetrics, register_build_info};
+use requests::request_info::RequestInfo;
 
 /// The metrics of the server. Subsystems register more in [`Metrics::registry`].
 pub struct Metrics {
@@ -144,7 +142,7 @@ impl Metrics {
             )?,
             admin_access: registry.counter_vec(
                 "apiserver_device_admin_access_total",
-                "Number of objects that ask for admin access to devices: created ones, and those that were refused because their namespace does not allow it.",
+                "Number of objects that request admin access to devices: created ones, and those rejected because their namespace does not allow it.",
                 &["allowed", "kind"],
             )?,
             leaders: registry.gauge_vec(

@@ -1,28 +1,13 @@
 //! Operations on a store while no server is running.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use catalog::keys;
+use catalog::unreadable;
+use maintenance::{OfflineError, store_directory};
 use storage::{Embedded, Store, StoreOptions};
 
-use crate::keys;
-use crate::unreadable;
 use crate::write;
-
-/// The reason why an operation on a store failed.
-#[derive(Debug, thiserror::Error)]
-pub enum OfflineError {
-    #[error("there is no store in `{0}`: name the directory that the server is given with --data-dir")]
-    Missing(PathBuf),
-    /// For example because a running server has locked it.
-    #[error(transparent)]
-    Open(#[from] storage::OpenError),
-    #[error(
-        "nothing is stored under the key `{0}`; keys are shown in the server's errors and by `portcullis store check`"
-    )]
-    NoSuchKey(String),
-    #[error("the key was not removed: {0}")]
-    Commit(#[from] storage::CommitError),
-}
 
 #[derive(Debug)]
 pub struct Removed {
@@ -39,13 +24,6 @@ pub struct UnreadableKey {
     pub why: String,
 }
 
-/// The directory of the store: `serve` has it in the data directory itself, `up` in the subdirectory `store`.
-pub(crate) fn store_directory(data: &Path) -> Result<PathBuf, OfflineError> {
-    let directories = [data.to_owned(), data.join("store")];
-    let directory = directories.into_iter().find(|directory| storage::is_store(directory));
-    directory.ok_or_else(|| OfflineError::Missing(data.to_owned()))
-}
-
 async fn open(data: &Path) -> Result<Store, OfflineError> {
     let directory = store_directory(data)?;
     let options = StoreOptions { shard_end: keys::prefix_end, ..StoreOptions::default() };
@@ -58,7 +36,7 @@ pub async fn delete_key(data: &Path, key: &str) -> Result<Removed, OfflineError>
     let removed = write::remove_offline(&store, key).await;
     store.close().await;
     let entry = removed?.ok_or_else(|| OfflineError::NoSuchKey(key.to_owned()))?;
-    let unreadable = crate::encode::tree(&entry).err().map(|status| status.message().to_owned());
+    let unreadable = catalog::encode::tree(&entry).err().map(|status| status.message().to_owned());
     Ok(Removed { revision: entry.revision, bytes: entry.body.len(), unreadable })
 }
 

@@ -16,32 +16,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Status;
+use audit::{AuditRecord, RecordedRequest};
 use authn::{AuthenticationMethod, Caller};
 use authz::Denial;
+use catalog::unreadable::Concern;
+use catalog::{ServedResource, Subresource};
 use http::{HeaderMap, Method, Response};
 use kinds::table::Verb;
+use requests::negotiate;
+use requests::request_info::{Query, RequestInfo, has_other_readings, percent_decode};
 use tracing::warn;
+use transport::accept::Peer;
+use transport::byte_budget::Account;
+use transport::unsent::Payer;
 
-use crate::accept::Peer;
 use crate::aggregation;
-use crate::audit::{AuditRecord, RecordedRequest};
 use crate::body::Body;
-use crate::byte_budget::Account;
 use crate::call::{
     AnsweredBy, AuthenticatedRequest, Call, EXPRESSIONS, HandlerResponse, RequestBody, RequestLimits,
 };
-use crate::catalog::{ServedResource, Subresource};
 use crate::flow_control::{ClientGone, SeatRequest};
 use crate::handlers;
 use crate::health;
 use crate::heavy::{self, Effort};
-use crate::negotiate;
-use crate::request_info::{Query, RequestInfo, has_other_readings, percent_decode};
 use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
-use crate::unreadable::Concern;
-use crate::unsent::Payer;
 use attributes::attributes;
 use authenticate::{Authenticated, HttpHeaders, authenticate};
 use incoming::{catch_panic, complete};
@@ -398,7 +398,7 @@ pub async fn internal(state: &Arc<State>, request: InternalRequest<'_>) -> Respo
     let InternalRequest { caller, method, target, headers, body, effort } = request;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let (info, query) = parse(&method, path, query);
-    let record = AuditRecord::begin(state.serving.audit.as_ref(), crate::random::uid());
+    let record = AuditRecord::begin(state.serving.audit.as_ref(), runtime::random::uid());
     let limit = state.serving.request_timeout;
     let deadline = Instant::now().checked_add(limit).filter(|_| !info.is_long_running());
     let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);

@@ -8,19 +8,17 @@ use std::time::Duration;
 
 use api::{Status, meta};
 use authn::{FrontProxy, InternalIdentity};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use catalog::keys;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
+use transport::tls;
 use value::{Str, Value, json, write};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::bootstrap::{PostStartHook, RETRY};
 use crate::client::Client;
 use crate::informer::{Notes, start_informer};
-use crate::keys;
 use crate::state::State;
-use crate::tls;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAMESPACE: &str = "kube-system";
@@ -56,7 +54,7 @@ pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: wat
                         warn!(
                             object = path,
                             error = why,
-                            "cannot merge the ConfigMap with what it contains; correct or delete it"
+                            "cannot add the CA certificates to the ConfigMap because its present data is invalid; correct or delete the ConfigMap"
                         );
                         // The values of other servers stay published, and nothing that this server does would help.
                         state.bootstrap.done(&path);
@@ -221,22 +219,11 @@ fn combined(there: &str, own: &[u8], now: i64) -> Result<String, String> {
         let (_, certificate) = X509Certificate::from_der(&der).map_err(|error| error.to_string())?;
         let is_current = certificate.validity().not_after.timestamp() > now.saturating_sub(EXPIRY_SLACK);
         if is_current && !seen.iter().any(|known| known.as_slice() == &*der) {
-            out.push_str(&pem(&der));
+            out.push_str(&x509::pem::encode("CERTIFICATE", &der));
             seen.push(der.to_vec());
         }
     }
     Ok(out)
-}
-
-fn pem(der: &[u8]) -> String {
-    let text = STANDARD.encode(der);
-    let mut out = String::from("-----BEGIN CERTIFICATE-----\n");
-    for line in text.as_bytes().chunks(64) {
-        out.push_str(&String::from_utf8_lossy(line));
-        out.push('\n');
-    }
-    out.push_str("-----END CERTIFICATE-----\n");
-    out
 }
 
 #[cfg(test)]

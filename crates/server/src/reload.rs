@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use runtime::file_watch::FileWatch;
+use runtime::files;
 use tokio::sync::watch;
 use tracing::{error, info};
 
-use crate::file_watch::FileWatch;
-use crate::files;
 use crate::metrics::AuthenticationMetrics;
 
 pub(crate) use config_files::ConfigFiles;

@@ -2,7 +2,11 @@
 
 use std::io::Write as _;
 
+use crate::table::{self, TableOptions, TableRequest, TableScope};
 use api::{Status, StatusReason, order};
+use audit::AuditRecord;
+use catalog::ServedResource;
+use catalog::encode;
 use crd::columns::TableAllowance;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -11,19 +15,15 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use kinds::table::Verb;
+use requests::negotiate::{self, Forms, Media, MetadataShape, NegotiatedResponse, ObjectForm};
+use requests::request_info::Query;
 use value::order::KeyOrder;
 use value::{Value, write, yaml};
 
-use crate::audit::AuditRecord;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::ServedResource;
 use crate::decode::internal_package;
-use crate::encode;
 use crate::heavy::LARGE;
-use crate::negotiate::{self, Forms, Media, MetadataShape, NegotiatedResponse, ObjectForm};
-use crate::request_info::Query;
-use crate::table::{self, TableOptions, TableRequest, TableScope};
 
 /// Minimum size in bytes of a body that is compressed.
 const GZIP_FROM: u64 = 128 * 1024;
@@ -275,7 +275,9 @@ fn encode(
             response
         }
         HandlerResponse::Entry(code, entry) => {
-            let kind = kind.ok_or_else(|| Status::internal("an entry without a kind"))?;
+            let kind = kind.ok_or_else(|| {
+                Status::internal("the kind of a stored object is unknown, so it cannot be encoded")
+            })?;
             let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind))?;
             if accepted.form == ObjectForm::Object
                 && accepted.media == Media::Json

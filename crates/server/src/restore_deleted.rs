@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use api::{Status, meta};
 use authn::InternalIdentity;
+use catalog::keys;
+use catalog::unreadable::Unreadable;
+use runtime::RetryPause;
 use storage::Store;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
@@ -12,10 +15,7 @@ use value::Value;
 
 use crate::client::Client;
 use crate::informer::{Notes, start_informer};
-use crate::keys;
-use crate::retry_pause::RetryPause;
 use crate::state::State;
-use crate::unreadable::Unreadable;
 
 /// The pause after a failed attempt.
 const RETRY: RetryPause = RetryPause::new(Duration::from_secs(1), Duration::from_secs(30));

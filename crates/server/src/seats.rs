@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use api::Status;
 use authn::User;
+use requests::request_info::RequestInfo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::flow_control::{Assignment, FairSeat};
-use crate::request_info::RequestInfo;
 
 /// Separate seats for reading and for mutating requests. A limit of 0 means no limit, as in kube-apiserver.
 #[derive(Debug)]
@@ -82,7 +82,10 @@ impl Seat {
             return Ok(());
         }
         let permit = Arc::clone(&seat.pool).acquire_owned().await;
-        seat.permit = Some(permit.map_err(|_| Status::internal("the server stops"))?);
+        seat.permit =
+            Some(permit.map_err(|_| {
+                Status::internal("the request was stopped because the server is shutting down")
+            })?);
         Ok(())
     }
 }
@@ -132,7 +135,7 @@ mod tests {
     use http::Method;
 
     use super::Seats;
-    use crate::request_info::{Query, RequestInfo};
+    use requests::request_info::{Query, RequestInfo};
 
     fn info(method: &Method, url: &str) -> RequestInfo {
         let (path, query) = url.split_once('?').unwrap_or((url, ""));

@@ -4,10 +4,10 @@ use admission::plugins::may_use_signer;
 use api::FieldError;
 use api::field::quote;
 use api::validation::fields;
+use catalog::ServedResource;
 use value::{Path, Value};
 
 use crate::call::Call;
-use crate::catalog::ServedResource;
 use crate::state::State;
 
 /// The error if the status changes and the user may not `sign` for the signer of the stored request. Call it only for valid changes.

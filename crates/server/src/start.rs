@@ -38,16 +38,16 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::info;
+use transport::accept;
+use transport::connections::ConnectionMetrics;
 
-use crate::accept;
 use crate::bootstrap::Progress;
 use crate::config::{Config, ConfigError, ShutdownConfig};
-use crate::connections::ConnectionMetrics;
 use crate::health::Health;
 use crate::loopback::Loopback;
 use crate::metrics::Metrics;
 use crate::reload::ConfigFiles;
-use crate::state::{ApisContext, AuthenticationContext, MAX_UNDER_WAY, ServerInfo, State};
+use crate::state::{ApisContext, AuthenticationContext, Authorizers, MAX_UNDER_WAY, ServerInfo, State};
 use background::Background;
 
 /// How long [`start`] waits for bootstrap before it serves requests. Usually bootstrap is done much sooner, and no client meets a
@@ -104,7 +104,7 @@ pub async fn start(config: Config) -> Result<RunningServer, ConfigError> {
     let (stop, stopped) = watch::channel(false);
     let (close, closed) = watch::channel(false);
     let storage = storage.build(addresses.primary_family(), controllers.event_ttl).await?;
-    let authorization = authorization.build(&storage, &metrics, stopped.clone())?;
+    let authorization = Authorizers::build(authorization, &storage, &metrics, stopped.clone())?;
     let context = AuthenticationContext { advertised: &info.advertised, webhook_tokens };
     let authentication = authentication.build(trust, &storage, &metrics, &context)?;
     let context =

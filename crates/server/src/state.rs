@@ -13,14 +13,15 @@ mod storage;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use catalog::ServedResource;
 use kinds::strategy;
 use kinds::validation;
+use runtime::clock;
 use tokio::sync::watch;
 
 use crate::addresses::Addresses;
 use crate::bootstrap::Progress;
 use crate::call::Call;
-use crate::catalog::ServedResource;
 use crate::metrics::Metrics;
 
 pub use admission::Admission;
@@ -32,7 +33,6 @@ pub use authorization::Authorizers;
 pub(crate) use serving::MAX_UNDER_WAY;
 pub use serving::Serving;
 pub use storage::Storage;
-pub(crate) use storage::{ETCD_CALL_TIMEOUT, etcd_channel};
 
 /// The subsystems of a running server. Each is built once, in [`start`](crate::start()), and every request is served from them.
 pub struct State {
@@ -73,8 +73,7 @@ impl State {
 
     /// Microseconds since the epoch.
     pub fn now_micros(&self) -> i64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+        clock::now_micros()
     }
 
     /// Becomes true when the server begins to shut down. It still serves requests, until [`State::stopping`].

@@ -1,12 +1,11 @@
 //! Converts objects to `Table` and `PartialObjectMetadata`.
 
 use api::Status;
+use catalog::ServedResource;
 use crd::columns::{Columns, TableAllowance};
 use kinds::print;
+use requests::request_info::Query;
 use value::{Map, Value};
-
-use crate::catalog::ServedResource;
-use crate::request_info::Query;
 
 /// Options of a table besides its cells.
 #[derive(Clone, Copy, Debug)]

@@ -8,13 +8,13 @@ use authn::tokens::{
     BoundKind, BoundObjects, Issuer, LookupFuture, RequestRules, TokenVerificationKey, TokenVerifier,
     discovery,
 };
+use catalog::encode;
+use catalog::keys;
 use storage::Store;
 use value::{Str, Value};
 
 use crate::config::ConfigError;
-use crate::encode;
 use crate::fresh;
-use crate::keys;
 
 /// The flags of service account tokens.
 #[derive(Clone, Debug)]

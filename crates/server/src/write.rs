@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use api::field::quote;
 use api::{GroupResource, Status, meta};
+use catalog::encode;
+use catalog::{ServedResource, Subresource, Working};
 use storage::{Change, CommitError, Committed, Expect, Record, Store, StoredEntry, Write, WritePriority};
 use value::{Value, json};
 
@@ -26,9 +28,7 @@ pub use mutate::BYTES_OF_ENTRY;
 pub use posted::Posted;
 
 use crate::call::Call;
-use crate::catalog::{ServedResource, Subresource, Working};
 use crate::device_access;
-use crate::encode;
 use crate::fresh;
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
@@ -130,7 +130,7 @@ impl WriteContext<'_> {
     /// Encodes an object for the store. Fails if it nests deeper than [`json::MAX_DEPTH`], the limit of every reader: managed fields nest
     /// deeper than the object they describe, and admission, defaults and conversion may add levels to the request body.
     async fn record(&self, object: &Working) -> Result<Result<Record, TooDeep>, StoreError> {
-        let converter = self.kind.converter(self.state);
+        let converter = self.state.converter(self.kind);
         let stored = converter.to_storage(object).await.map_err(StoreError::Refused)?;
         if stored.depth() > json::MAX_DEPTH {
             return Ok(Err(TooDeep));
@@ -140,7 +140,7 @@ impl WriteContext<'_> {
 
     /// The object that a dry run returns.
     async fn reread(&self, object: Working) -> Result<Working, StoreError> {
-        self.kind.converter(self.state).reread(object).await.map_err(StoreError::Refused)
+        self.state.converter(self.kind).reread(object).await.map_err(StoreError::Refused)
     }
 
     fn is_service(&self) -> bool {
@@ -279,7 +279,9 @@ impl WriteContext<'_> {
             Ok(Ok(committed)) => Ok(committed.entry),
             Ok(Err(CommitError::Conflict { .. })) => Err(StoreError::Conflict),
             Ok(Err(e)) => Err(StoreError::Failed(commit_status(&e, &self.kind.resource, name))),
-            Err(_) => Err(StoreError::Failed(Status::internal("the store stopped"))),
+            Err(_) => Err(StoreError::Failed(Status::internal(
+                "the write was not confirmed because the store is shutting down",
+            ))),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use audit::Policy;
 use authn::StaticTokens;
-use server::audit::Policy;
 use server::{Authorization, Ephemeral};
 
 const DIRECTORY: &str = "/etc/portcullis";

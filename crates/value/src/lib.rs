@@ -28,6 +28,7 @@
 //! assert_eq!(yaml::read(b"kind: Pod").unwrap().value, Value::map([("kind", "Pod")]));
 //! ```
 
+mod backoff;
 mod budget;
 pub mod go;
 pub mod json;
@@ -45,6 +46,7 @@ mod ttl_cache;
 pub mod write;
 pub mod yaml;
 
+pub use backoff::Backoff;
 pub use budget::{Budget, BudgetEnded, Meter};
 pub use map::Map;
 pub use path::{Path, Segment};

@@ -1,4 +1,4 @@
-//! Finds PEM blocks exactly as Go's `encoding/pem` does.
+//! Finds PEM blocks exactly as Go's `encoding/pem` does, and writes them.
 //!
 //! Go looks for an END line first and then for the last BEGIN before it. It skips malformed blocks without an error
 //! and continues after them. A stricter parser could find another block than Go.
@@ -10,6 +10,8 @@ use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"\n-----END ";
 const DASHES: &[u8] = b"-----";
+/// Characters of base64 in a line.
+const LINE: usize = 64;
 
 /// Like Go's `base64.StdEncoding`: padding is required, and the unused bits of the last character are ignored.
 const BASE64: GeneralPurpose =
@@ -24,6 +26,22 @@ pub struct PemBlock {
     pub has_headers: bool,
     /// The contents, decoded from base64.
     pub bytes: Vec<u8>,
+}
+
+/// Writes a block without headers, in lines of 64 characters.
+pub fn encode(label: &str, bytes: &[u8]) -> String {
+    let text = BASE64.encode(bytes);
+    let mut pem = format!("-----BEGIN {label}-----\n");
+    let mut rest = text.as_str();
+    while let Some((line, more)) =
+        rest.split_at_checked(LINE.min(rest.len())).filter(|(line, _)| !line.is_empty())
+    {
+        pem.push_str(line);
+        pem.push('\n');
+        rest = more;
+    }
+    pem.push_str(&format!("-----END {label}-----\n"));
+    pem
 }
 
 /// The first block and the remaining text.

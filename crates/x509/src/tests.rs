@@ -15,6 +15,17 @@ fn found(label: &str, bytes: &[u8], rest: &str) -> Option<(String, Vec<u8>, Stri
     Some((label.to_owned(), bytes.to_vec(), rest.to_owned()))
 }
 
+#[test]
+fn written_block_has_lines_of_64_characters_and_is_found_again() {
+    assert_eq!(pem::encode("A", b"A"), A);
+    assert_eq!(pem::encode("A", b""), "-----BEGIN A-----\n-----END A-----\n");
+    let bytes = [7; 49];
+    let text = pem::encode("TWO LINES", &bytes);
+    let lines: Vec<usize> = text.lines().map(str::len).collect();
+    assert_eq!(lines, [25, 64, 4, 23]);
+    assert_eq!(first(&text), found("TWO LINES", &bytes, ""));
+}
+
 const A: &str = "-----BEGIN A-----\nQQ==\n-----END A-----\n";
 const B: &str = "-----BEGIN B-----\nQg==\n-----END B-----\n";
 

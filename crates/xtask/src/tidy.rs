@@ -20,7 +20,6 @@ use serde_json::Value;
 use crate::command::{cargo, output};
 use crates::Packages;
 use documents::{CrateTable, FileTree};
-use sources::SourceFile;
 
 /// Crates that do no I/O and read no clock (invariant 1).
 const DECISION_CRATES: [&str; 13] = [
@@ -39,11 +38,12 @@ const DECISION_CRATES: [&str; 13] = [
     "dra",
 ];
 
+/// Crates that speak HTTP (invariant 3); `conformance` is only for tests.
+const HTTP_CRATES: [&str; 7] =
+    ["transport", "outbound", "grpc", "maintenance", "server", "webhook-auth", "conformance"];
+
 /// Files that do no I/O although their crate does, by the beginning of their path below `crates/`.
 const DECISION_FILES: [&str; 1] = ["webhook-auth/src/verify"];
-
-/// A file outside of tests with more lines is reported, but is no error.
-const LONG: usize = 500;
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut complaints = Vec::new();
@@ -56,6 +56,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let map = CrateTable::parse(&architecture);
     complaints.extend(crates::arrows(&map, &packages));
     complaints.extend(crates::without_io(&packages, &DECISION_CRATES));
+    complaints.extend(crates::http_speakers(&packages, &HTTP_CRATES));
     let ring_users =
         cargo(root).args(["tree", "--workspace", "--invert", "ring", "--target=all"]).output()?;
     complaints.extend(crates::one_cryptography(&String::from_utf8_lossy(&ring_users.stdout)));
@@ -67,6 +68,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         complaints.extend(documents::paths(document, &tree));
         complaints.extend(documents::links(document, &tree, |path| read(path).ok()));
         complaints.extend(documents::items(document, |path| read(path).ok()));
+        complaints.extend(language::check_markdown(&document.path, &document.text));
     }
 
     let sources = sources::read(root)?;
@@ -76,6 +78,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         complaints.extend(sources::keys_at_home(source));
         complaints.extend(sources::storage_keys_at_home(source));
         complaints.extend(sources::nothing_left_to_do(source));
+        complaints.extend(sources::not_too_long(source));
         complaints.extend(language::check(source));
     }
     for (path, text) in sources::read_other(root)? {
@@ -83,11 +86,6 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
     complaints.extend(sources::the_writer_exists(&sources));
     complaints.extend(type_names::unique(&sources));
-    for SourceFile { path, lines, .. } in
-        sources.iter().filter(|source| source.lines > LONG && !source.is_test())
-    {
-        println!("long: {path} has {lines} lines");
-    }
 
     if complaints.is_empty() {
         let crates = packages.workspace().count();

@@ -1,54 +1,70 @@
 //! The built-in plugins. [`crate::PluginChain`] determines their order and which are enabled.
 
+mod always_admit;
+mod always_deny;
+mod always_pull_images;
+mod certificate_approval;
+mod certificate_signing;
+mod certificate_subject_restriction;
 mod certificates;
+mod cluster_trust_bundle_attest;
 mod default_class;
 mod default_toleration_seconds;
+mod deny_service_external_ips;
 pub mod event_rate_limit;
+mod extended_resource_toleration;
 pub mod image_policy;
+mod limit_pod_hard_anti_affinity_topology;
 mod limit_ranger;
+mod namespace_exists;
 mod namespace_lifecycle;
 mod node_fit;
 mod node_restriction;
 mod owner_references;
 mod persistent_volume_claim_resize;
-mod pod_placement;
+mod pod_node_selector;
 mod pod_secrets;
 pub mod pod_security;
+mod pod_toleration_restriction;
 mod priority;
 mod protection;
 pub mod resource_quota;
 mod runtime_class;
 mod service_account;
 mod settings;
-mod small_plugins;
 mod taint_nodes_by_condition;
 mod tolerations;
 
-pub use certificates::{
-    CertificateApproval, CertificateSigning, CertificateSubjectRestriction, ClusterTrustBundleAttest,
-    may_use_signer,
-};
+pub use always_admit::AlwaysAdmit;
+pub use always_deny::AlwaysDeny;
+pub use always_pull_images::AlwaysPullImages;
+pub use certificate_approval::CertificateApproval;
+pub use certificate_signing::CertificateSigning;
+pub use certificate_subject_restriction::CertificateSubjectRestriction;
+pub use certificates::may_use_signer;
+pub use cluster_trust_bundle_attest::ClusterTrustBundleAttest;
 pub use default_class::{DefaultIngressClass, DefaultStorageClass};
 pub use default_toleration_seconds::DefaultTolerationSeconds;
+pub use deny_service_external_ips::DenyServiceExternalIPs;
 pub use event_rate_limit::EventRateLimit;
+pub use extended_resource_toleration::ExtendedResourceToleration;
 pub use image_policy::ImagePolicyWebhook;
+pub use limit_pod_hard_anti_affinity_topology::LimitPodHardAntiAffinityTopology;
 pub use limit_ranger::LimitRanger;
+pub use namespace_exists::NamespaceExists;
 pub use namespace_lifecycle::NamespaceLifecycle;
 pub use node_fit::{NodeDeclaredFeatureValidator, PodResizeValidator, PodTopologyLabels};
 pub use node_restriction::NodeRestriction;
 pub use owner_references::OwnerReferencesPermissionEnforcement;
 pub use persistent_volume_claim_resize::PersistentVolumeClaimResize;
-pub use pod_placement::{PodNodeSelector, PodTolerationRestriction};
+pub use pod_node_selector::PodNodeSelector;
 pub use pod_security::PodSecurity;
+pub use pod_toleration_restriction::PodTolerationRestriction;
 pub use priority::Priority;
 pub use protection::{PodGroupProtection, StorageObjectInUseProtection};
 pub use runtime_class::RuntimeClass;
 pub use service_account::ServiceAccount;
 pub use settings::PluginSettings;
-pub use small_plugins::{
-    AlwaysAdmit, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, ExtendedResourceToleration,
-    LimitPodHardAntiAffinityTopology, NamespaceExists,
-};
 pub use taint_nodes_by_condition::TaintNodesByCondition;
 
 use std::sync::Arc;

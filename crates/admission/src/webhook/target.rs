@@ -2,7 +2,7 @@
 
 use api::attestation::{self, WebhookConfigurationKind};
 use api::meta;
-use base64::Engine as _;
+use value::go::base64::STD;
 use value::{Str, Value};
 
 /// The default of `service.port`.
@@ -73,8 +73,7 @@ impl WebhookTarget {
             (_, url) => WebhookEndpoint::Url(url.into()),
         };
         // Decoding has already rejected invalid base64.
-        let ca_bundle =
-            base64::engine::general_purpose::STANDARD.decode(text(&["caBundle"])).unwrap_or_default();
+        let ca_bundle = STD.decode(text(&["caBundle"])).unwrap_or_default();
         WebhookTarget { endpoint, ca_bundle }
     }
 }

@@ -10,7 +10,7 @@ use aws_lc_rs::signature::{
     VerificationAlgorithm,
 };
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use value::{Map, Str, Value};
 use x509::pem;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -210,17 +210,7 @@ impl SigningKey {
         let document =
             EcdsaKeyPair::generate_pkcs8(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
                 .map_err(|_| KeyError::Signing)?;
-        let encoded = STANDARD.encode(document.as_ref());
-        let mut pem = String::from("-----BEGIN PRIVATE KEY-----\n");
-        let mut rest = encoded.as_str();
-        while let Some((line, more)) =
-            rest.split_at_checked(64.min(rest.len())).filter(|(line, _)| !line.is_empty())
-        {
-            pem.push_str(line);
-            pem.push('\n');
-            rest = more;
-        }
-        pem.push_str("-----END PRIVATE KEY-----\n");
+        let pem = pem::encode("PRIVATE KEY", document.as_ref());
         Ok((Self::from_pem(pem.as_bytes())?, pem))
     }
 

@@ -3,8 +3,7 @@
 
 use api::meta;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use value::go::base64::STD;
 use value::{Str, Value};
 
 use crate::observe::TokenUse;
@@ -52,8 +51,7 @@ pub(super) async fn verify(
     let secret = objects.get(BoundKind::Secret, &namespace, &secret_name).await?;
     let secret = secret.filter(|secret| !meta::is_deleting(secret));
     let secret = secret.ok_or_else(|| "Token has been invalidated".to_owned())?;
-    let stored =
-        secret.str_at(&["data", "token"]).and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+    let stored = secret.str_at(&["data", "token"]).and_then(|text| STD.decode(text).ok()).unwrap_or_default();
     if verify_slices_are_equal(&stored, token.as_bytes()).is_err() {
         return Err("Token does not match server's copy".to_owned());
     }

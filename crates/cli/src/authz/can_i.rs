@@ -263,7 +263,7 @@ impl ReviewTransport for AssumedWebhook {
                 return Box::pin(std::future::ready(Err(failure)));
             }
         };
-        let version = super::review_version(self.version);
+        let version = self.version.as_str();
         let body = format!(
             r#"{{"apiVersion":"authorization.k8s.io/{version}","kind":"SubjectAccessReview","status":{status}}}"#
         );

@@ -10,10 +10,10 @@ use authz::config::{CONFLICT, Flags};
 use ipnet::IpNet;
 use kinds::table::Served;
 use server::addresses::{AddressesConfig, NodePortRange};
-use server::pki::{self, TlsIdentity};
-use server::tls::TlsOptions;
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, ConfigError, Data, EndpointReconciler};
+use transport::pki::{self, TlsIdentity};
+use transport::tls::TlsOptions;
 
 use super::{Args, dns_names, list_values, read_file, unix_time};
 use crate::flags::{FlagSupport, UNSUPPORTED_FLAGS};
@@ -60,7 +60,11 @@ pub(super) fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config
     config.feature_gates = gates.all();
     config.emulated_minor = emulated.minor();
     if args.profiling == Some(true) {
-        tracing::warn!("--profiling=true has no effect: there are no profiling endpoints");
+        tracing::warn!(
+            flag = "--profiling",
+            reason = "there are no profiling endpoints",
+            "the flag has no effect"
+        );
     }
     config.authentication.tokens = token_config(args)?;
     Ok(config)
@@ -85,7 +89,9 @@ fn check_unsupported(given: &[&'static str]) -> Result<()> {
     let mut rejected = Vec::new();
     for flag in UNSUPPORTED_FLAGS.iter().filter(|flag| given.contains(&flag.name)) {
         match flag.support {
-            FlagSupport::Ignored(reason) => tracing::warn!("--{} has no effect: {reason}", flag.name),
+            FlagSupport::Ignored(reason) => {
+                tracing::warn!(flag = %format_args!("--{}", flag.name), reason, "the flag has no effect")
+            }
             FlagSupport::Rejected(reason) => rejected.push(format!("--{} ({reason})", flag.name)),
         }
     }
@@ -102,8 +108,9 @@ fn emulated_version(args: &Args) -> Result<EmulatedVersion> {
     };
     if emulated != EmulatedVersion::default() {
         tracing::warn!(
-            "--emulated-version=1.{} affects only the feature gate DRAAdminAccess; everything else is as in 1.37",
-            emulated.minor()
+            flag = "--emulated-version",
+            minor = emulated.minor(),
+            "the emulated version affects only the feature gate DRAAdminAccess; everything else is as in 1.37"
         );
     }
     Ok(emulated)
@@ -175,7 +182,9 @@ fn anonymous(args: &Args, authorization: &Authorization) -> Anonymous {
     }
     if args.anonymous_auth == Some(true) && allows_all {
         tracing::warn!(
-            "--anonymous-auth=true has no effect with authorization mode AlwaysAllow: anonymous requests are rejected"
+            flag = "--anonymous-auth",
+            reason = "the authorization mode is AlwaysAllow, so anonymous requests are rejected",
+            "the flag has no effect"
         );
     }
     if args.anonymous_auth.unwrap_or(true) && !allows_all { Anonymous::On } else { Anonymous::Off }
@@ -256,7 +265,7 @@ fn static_tokens(path: &Path, bytes: &[u8]) -> Result<StaticTokens> {
     let (tokens, warnings) =
         StaticTokens::parse(&path.display().to_string(), text).context("--token-auth-file")?;
     for warning in warnings {
-        tracing::warn!("--token-auth-file: {warning}");
+        tracing::warn!(flag = "--token-auth-file", reason = %warning, "the token file has a suspicious line");
     }
     Ok(tokens)
 }

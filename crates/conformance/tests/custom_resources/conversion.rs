@@ -241,6 +241,7 @@ async fn applied_fields_are_owned_in_every_version() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 async fn errors_of_a_conversion_webhook_name_it_and_store_nothing() {
     let world = ConversionSetup::start().await;
     let client = &world.client;

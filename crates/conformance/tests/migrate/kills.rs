@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use conformance::random::{Dice, env_number};
 use conformance::server::{binary, run_to_end};
 use conformance::{Client, EtcdProcess, Server, accepts};
 use serde_json::json;
@@ -27,20 +28,6 @@ async fn fill(client: &Client) {
         let map = json!({"metadata": {"name": format!("map-{number}")}, "data": {"x": "x".repeat(20_000)}});
         accepts(client.post("/api/v1/namespaces/default/configmaps", &map).await).unwrap();
     }
-}
-
-/// A small deterministic random number generator.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides.max(1)
-    }
-}
-
-fn env_number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 /// Kills the command at a random moment of `took`.
@@ -75,7 +62,7 @@ async fn a_killed_migration_to_etcd_is_resumed_and_never_served() {
     let took = started.elapsed();
     let digest = digest_after(&said, "verified:").to_owned();
 
-    let mut dice = Dice(env_number("PORTCULLIS_SEED", 1));
+    let mut dice = Dice::from_env();
     let (mut partly, mut refused) = (0, 0);
     for round in 0..env_number("PORTCULLIS_ROUNDS", 8) {
         if round % 4 == 0 {
@@ -124,7 +111,7 @@ async fn a_killed_migration_to_a_directory_is_resumed_and_never_served() {
     let folder = home.path().join("target");
     let data = folder.join("data");
     let args = ["--from-etcd-servers", &etcd.url, "--to-data-dir", text(&data)];
-    let mut dice = Dice(env_number("PORTCULLIS_SEED", 1));
+    let mut dice = Dice::from_env();
     let (mut incomplete, mut resumed) = (0, 0);
     for round in 0..env_number("PORTCULLIS_ROUNDS", 12) {
         kill_at_random(&args, took, &mut dice).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::Status;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
+use value::Backoff;
 use value::{Str, Value};
 
 use super::{Controller, Next, run};
@@ -14,7 +15,6 @@ use crate::api::{
     TypedObjectRef, WatchSource,
 };
 use crate::fake::{FakeReader, kind, parse};
-use crate::queue::Backoff;
 
 /// A watch that delivers a fixed sequence of events and then stays silent.
 struct Script(VecDeque<ObjectEvent>);
@@ -117,7 +117,7 @@ impl Controller for TalliedController {
     type Key = Str;
     const NAME: &'static str = "counting";
     const WORKERS: usize = 2;
-    const BACKOFF: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(40) };
+    const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(40));
 
     fn observe(&self, change: &ObjectChange) -> Vec<(Str, Duration)> {
         vec![(change.object_ref.name.clone(), Duration::ZERO)]

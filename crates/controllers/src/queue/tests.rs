@@ -1,10 +1,11 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use value::Backoff;
 
-use super::{Backoff, KeyOutcome, WorkQueue};
+use super::{KeyOutcome, WorkQueue};
 
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_secs(1) };
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_secs(1));
 
 fn queue() -> (WorkQueue<&'static str>, Instant) {
     (WorkQueue::new(BACKOFF), Instant::now())

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use value::Backoff;
 
 /// The first pause; each consecutive one is twice as long.
 const FIRST: Duration = Duration::from_secs(10);
@@ -13,14 +14,16 @@ const LONGEST: Duration = Duration::from_mins(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pause {
     until: Instant,
+    backoff: Backoff,
     pub(super) length: Duration,
 }
 
 impl Pause {
     /// The pause that follows `former`, or the first one.
     pub(super) fn after(former: Option<&Pause>, now: Instant) -> Self {
-        let length = former.map_or(FIRST, |former| former.length.saturating_mul(2).min(LONGEST));
-        Pause { until: now + length, length }
+        let mut backoff = former.map_or(Backoff::new(FIRST, LONGEST), |former| former.backoff);
+        let length = backoff.fail();
+        Pause { until: now + length, backoff, length }
     }
 
     /// Reports whether the pause ended so long ago that the next one starts from the minimum again.

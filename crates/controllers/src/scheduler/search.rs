@@ -69,7 +69,7 @@ fn choose(
     attempt: &value::Budget,
 ) -> Result<Placement, SchedulingFailure> {
     if let Some(why) = unsupported::first_unsupported_feature(pod) {
-        return Err(format!("not scheduled: {why}, which this scheduler does not know").into());
+        return Err(format!("not scheduled: {why}, which the built-in scheduler does not support").into());
     }
     let read: Result<Vec<PendingClaim>, dra::Error> =
         pod_claims.open.iter().map(PendingClaim::read).collect();

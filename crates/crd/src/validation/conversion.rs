@@ -3,16 +3,15 @@
 use api::validation::fields::{Read, Report};
 use api::validation::repeated::Repeated;
 use api::{FieldErrors, names};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use value::Value;
+use value::go::base64::STD;
 
 use super::strictness::Strictness;
 use super::{SPEC, one_of};
 
 /// Why a webhook's `caBundle` cannot be loaded, in the wording of Go's client.
 pub(super) fn unreadable_bundle(bundle: &str) -> Option<&'static str> {
-    let pem = STANDARD.decode(bundle).unwrap_or_default();
+    let pem = STD.decode(bundle).unwrap_or_default();
     let mut found = false;
     for block in x509::pem::blocks(&pem) {
         found = true;

@@ -43,7 +43,7 @@ fn reading_certificates_keys_and_signing_requests_never_panics() {
             let _ = (read.common_name(), read.not_after());
         }
         let _ = (TokenVerificationKey::all_from_pem(input), SigningKey::from_pem(input).is_ok());
-        let _ = (server::tls::certificates(input), server::tls::private_key(input).is_ok());
+        let _ = (transport::tls::certificates(input), transport::tls::private_key(input).is_ok());
         // An object holds its request in base64.
         let text = BASE64_STANDARD.encode(&input[..]);
         if let Ok(request) = certificate_request(&text) {

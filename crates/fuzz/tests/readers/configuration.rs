@@ -3,11 +3,11 @@
 use admission::configuration::{AdmissionConfiguration, WebhookAdmission};
 use admission::manifests::{self, LoadOptions, ManifestFile, ManifestSet};
 use admission::policy::BuiltInKinds;
+use audit::Policy;
 use authn::StaticTokens;
 use authz::abac::AbacPolicies;
 use authz::config::Environment;
 use fuzz::Corpus;
-use server::audit::Policy;
 
 const YAML: &[&str] = &[
     "\n",

@@ -119,7 +119,7 @@ fn json_survives_a_round_trip() {
         if !json::parse(&pretty).is_ok_and(|value| same(&value)) {
             return Err("the indented form is another tree".to_owned());
         }
-        if !json::parse(&server::encode::indent(&written)).is_ok_and(|value| same(&value)) {
+        if !json::parse(&catalog::encode::indent(&written)).is_ok_and(|value| same(&value)) {
             return Err("the form for people is another tree".to_owned());
         }
         let wrapped = json::parse_wrapped(input).map_err(|error| format!("refused when wrapped: {error}"))?;

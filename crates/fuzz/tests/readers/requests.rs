@@ -3,9 +3,9 @@
 use fuzz::Corpus;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
-use server::negotiate::{self, Forms};
-use server::options::{DeleteOptions, ListOptions, WriteOptions};
-use server::request_info::{Query, RequestInfo, percent_decode};
+use requests::negotiate::{self, Forms};
+use requests::options::{DeleteOptions, ListOptions, WriteOptions};
+use requests::request_info::{Query, RequestInfo, percent_decode};
 
 #[test]
 fn paths_and_queries_are_read_in_one_way() {

@@ -7,9 +7,8 @@ use api::FieldErrors;
 use api::names;
 use api::validation::fields::{At, Read, Report};
 use api::validation::meta;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use value::Value;
+use value::go::base64::STD;
 
 use super::{ValidationContext, ValidationRules};
 
@@ -89,7 +88,7 @@ fn api_service(service: &Value) -> FieldErrors {
             errors.invalid(&SPEC.field(field), number, format!("must be positive and less than {most}"));
         }
     }
-    let bundle = STANDARD.decode(spec.text("caBundle")).unwrap_or_default().len();
+    let bundle = STD.decode(spec.text("caBundle")).unwrap_or_default().len();
     let skips = spec.flag("insecureSkipTLSVerify");
     let Some(reference) = spec.part("service") else {
         if bundle != 0 {

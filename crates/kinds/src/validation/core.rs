@@ -4,9 +4,8 @@ use api::names::{self, name_is_dns_label, name_is_dns_subdomain};
 use api::validation::fields::{At, Read, Report, same};
 use api::validation::meta;
 use api::{FieldErrors, meta as object_meta};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use value::Value;
+use value::go::base64::STD;
 
 use super::ports::{port_number, protocol};
 use super::{ValidationContext, ValidationRules, no_rules};
@@ -182,7 +181,7 @@ fn docker_config(data: Option<&Value>, key: &str, errors: &mut FieldErrors) {
         errors.required(&at.key(key), "");
         return;
     };
-    let bytes = STANDARD.decode(text).unwrap_or_default();
+    let bytes = STD.decode(text).unwrap_or_default();
     if let Err(why) = json_object(&bytes) {
         errors.invalid(&at.key(key), "<secret contents redacted>", why);
     }

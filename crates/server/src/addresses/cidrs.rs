@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use api::meta;
 use api::validation::fields::Read as _;
+use catalog::keys;
+use catalog::unreadable::Unreadable;
 use kinds::strategy::service::Family;
 use storage::Store;
 use tokio::sync::watch;
@@ -13,8 +15,6 @@ use value::Value;
 
 use super::range::ServiceRange;
 use crate::informer::{InformerProgress, Notes, start_informer};
-use crate::keys;
-use crate::unreadable::Unreadable;
 
 /// The ServiceCIDR that every cluster has.
 pub(crate) const DEFAULT_NAME: &str = "kubernetes";

@@ -9,6 +9,8 @@ use std::time::Duration;
 use api::validation::fields::Read as _;
 use api::{Status, meta};
 use authn::InternalIdentity;
+use catalog::encode;
+use catalog::keys;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 use value::Value;
@@ -17,8 +19,6 @@ use super::cidrs::DEFAULT_NAME;
 use super::events::{self, Warning};
 use crate::bootstrap;
 use crate::client::Client;
-use crate::encode;
-use crate::keys;
 use crate::state::State;
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -108,7 +108,10 @@ async fn act(state: &State, client: &Client, stored: Option<&Value>, action: Cid
     let (done, message): (Result<Value, Status>, String) = match action {
         CidrAction::Nothing => return,
         CidrAction::ReportMismatch(warning) | CidrAction::ReportNotReady(warning) => {
-            warn!("{}", warning.message);
+            warn!(
+                reason = warning.message,
+                "the default ServiceCIDR differs from the configured service IP ranges or is not ready"
+            );
             if let Some(stored) = stored {
                 events::warn(client, stored, &warning, CONTROLLER, state.now()).await;
             }
@@ -140,7 +143,7 @@ async fn act(state: &State, client: &Client, stored: Option<&Value>, action: Cid
         }
     };
     if let Err(status) = done {
-        warn!(error = status.message(), "{message}");
+        warn!(error = status.message(), reason = message, "cannot write the default ServiceCIDR");
         if let Some(stored) = stored {
             let reason = "KubernetesDefaultServiceCIDRError".to_owned();
             let message =

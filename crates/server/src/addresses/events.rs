@@ -108,7 +108,7 @@ fn event(object: &Value, warning: &Warning, controller: &str, now: i64) -> Value
         ("kind", Value::from("Event")),
         ("eventTime", Value::from(Timestamp::from_seconds(now).micro_time())),
         ("reportingController", Value::from(controller)),
-        ("reportingInstance", Value::from(format!("{controller}-{}", crate::identity::host()))),
+        ("reportingInstance", Value::from(format!("{controller}-{}", runtime::identity::host()))),
         ("action", Value::from(warning.action)),
         ("reason", Value::from(warning.reason.as_str())),
         ("regarding", reference(object)),

@@ -6,14 +6,14 @@ use admission::BoxFuture;
 use api::selector::FactsRef;
 use api::validation::fields::Read as _;
 use api::{Status, meta};
+use catalog::encode;
+use catalog::keys;
 use kinds::strategy::service::AddressError;
 use storage::Store;
 use value::{Map, Str, Value};
 
 use super::claims::{ClaimedAddress, ServiceRef};
 use super::{Allocations, range};
-use crate::encode;
-use crate::keys;
 
 const COLLECTION: &str = "/apis/networking.k8s.io/v1/ipaddresses";
 const FAMILY_LABEL: &str = "ipaddress.kubernetes.io/ip-family";

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::encode;
+use catalog::keys;
 use kinds::strategy::service::PortError;
 use storage::{CommitError, Expect, Store};
 use tokio::sync::{Mutex, MutexGuard};
@@ -14,8 +16,6 @@ use value::go::base64;
 use value::{Map, Value};
 
 use super::bitmap::{NodePortRange, PortBitmap};
-use crate::encode;
-use crate::keys;
 use crate::metrics::AddressMetrics;
 use crate::write;
 

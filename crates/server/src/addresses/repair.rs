@@ -16,6 +16,9 @@ use std::time::Duration;
 
 use api::{Status, meta};
 use authn::InternalIdentity;
+use catalog::encode;
+use catalog::keys;
+use catalog::unreadable::Concern;
 use storage::{ChangeKind, StoredEntry};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{info, warn};
@@ -27,11 +30,8 @@ use super::ports::PortsNotWritten;
 use super::{Allocations, ip_address};
 use crate::bootstrap::{PostStartHook, RETRY};
 use crate::client::Client;
-use crate::encode;
-use crate::keys;
 use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
-use crate::unreadable::Concern;
 use decide::{AddressFinding, Found, ServiceFinding};
 use ports::LeakedPorts;
 use queue::{RepairKey, RepairQueue};
@@ -313,7 +313,7 @@ impl AddressRepair {
             return Ok(());
         }
         if let Some(warning) = decide::cluster_ip_warning(finding, &own, address) {
-            warn!(service = key, %address, "{}", warning.message);
+            warn!(service = key, %address, reason = warning.message, "the cluster IP of a Service needs repair");
             self.warn(service, &warning).await;
         }
         match finding {
@@ -356,7 +356,7 @@ impl AddressRepair {
         self.confirm().await?;
         let Some((finding, object)) = self.address_finding(address) else { return Ok(()) };
         let Some(warning) = decide::ip_address_warning(finding, &object) else { return Ok(()) };
-        warn!(%address, "{}", warning.message);
+        warn!(%address, reason = warning.message, "an IPAddress needs repair");
         self.warn(&object, &warning).await;
         self.unused.remove(&address);
         self.allocations.try_delete_address(address, meta::uid(&object)).await
@@ -441,13 +441,15 @@ impl AddressRepair {
             }
             for (service, port, finding) in repair.findings {
                 let warning = finding.warning(port, range);
-                warn!(service = %ServiceRef::of(service), "{}", warning.message);
+                warn!(service = %ServiceRef::of(service), reason = warning.message, "a node port of a Service needs repair");
                 allocations.metrics.port_error(finding.metric());
                 events::warn(&self.client, service, &warning, PORT_CONTROLLER, self.state.now()).await;
             }
             return Ok(());
         }
-        Err(Status::internal("other servers change the allocated node ports all the time"))
+        Err(Status::internal(
+            "cannot store the allocated node ports: every attempt conflicted with a write of another server",
+        ))
     }
 }
 

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::InternalIdentity;
+use catalog::encode;
+use catalog::keys;
 use storage::{Expect, Store};
 use value::{Value, json};
 
 use super::{NodePortRange, ip_address};
 use crate::client::Client;
 use crate::ephemeral::Ephemeral;
-use crate::{encode, keys, write};
+use crate::write;
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";

@@ -17,13 +17,13 @@ use ::admission::plugins::{
 };
 use ::admission::{AsyncPlugin, PluginChain};
 use api::FieldError;
+use authz_config::sender;
+use runtime::files::{go_words, read as read_file};
 use value::{Path as FieldPath, Str};
 
 use crate::admission::registered_webhooks::WebhookCredentials;
 use crate::admission::webhooks::KubeconfigCredentials;
-use crate::authorization::sender;
 use crate::config::ConfigError;
-use crate::files::{go_words, read as read_file};
 
 /// Timeout of requests to the backend of `ImagePolicyWebhook`.
 const IMAGE_POLICY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -13,13 +13,13 @@ use ::admission::policy::{
     AnyPolicy, MutatingPolicies, MutatingPolicy, PolicyBinding, PolicySnapshot, PolicySource,
     ValidatingPolicies, ValidatingPolicy,
 };
+use catalog::keys;
+use catalog::unreadable::{Concern, Unreadable};
 use storage::Store;
 use tokio::sync::{Notify, watch};
 use value::{Str, Value};
 
 use crate::informer::{InformerProgress, Notes, start_informer};
-use crate::keys;
-use crate::unreadable::{Concern, Unreadable};
 
 /// The API group of policies.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";

@@ -15,6 +15,7 @@ use ::admission::webhook::{Webhook, WebhookEndpoint};
 use api::Status;
 use api::field::quote;
 use api::time::Timestamp;
+use requests::negotiate;
 use value::{Str, Value, json, write};
 
 use crate::admission::informers::{ListedBinding, ListedPolicy, PolicyOrigin};
@@ -22,7 +23,6 @@ use crate::admission::registered_webhooks::ListedWebhook;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::manifests::DirectoryStatus;
-use crate::negotiate;
 use crate::state::State;
 
 /// The page shows at most this many policies or webhooks of a plugin and counts the rest.
@@ -44,7 +44,7 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<HandlerRespo
     {
         let known = PLUGINS.join(", ");
         return Err(Status::bad_request(format!(
-            "plugin {} has no policies; those of {known} have",
+            "plugin {} is unknown or has no policies; use one of {known}",
             quote(wanted)
         )));
     }
@@ -77,7 +77,7 @@ pub(crate) async fn page(state: &Arc<State>, call: &Call) -> Result<HandlerRespo
     // Rendering thousands of entries takes long enough to hold up other requests on this thread.
     let body = tokio::task::spawn_blocking(render)
         .await
-        .map_err(|_| Status::internal("the page could not be made"))?;
+        .map_err(|_| Status::internal("rendering the list of admission policies failed"))?;
     let content_type = if as_json { "application/json" } else { "text/plain; charset=utf-8" };
     Ok(HandlerResponse::Raw(200, content_type, Body::from(body)))
 }

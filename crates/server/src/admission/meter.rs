@@ -8,9 +8,9 @@ use admission::{
     WebhookLabels, WebhookRejection,
 };
 use prometheus::{Histogram, HistogramVec, IntCounterVec};
+use runtime::MetricRegistry;
 
 use crate::admission::summary::SummaryMetric;
-use crate::metrics::MetricRegistry;
 
 /// Higher status codes are counted as this one, so that a webhook cannot create any number of series.
 const MAX_CODE: u16 = 600;

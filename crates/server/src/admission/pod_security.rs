@@ -2,8 +2,7 @@
 
 use admission::plugins::pod_security::PodSecurityMetrics;
 use prometheus::IntCounterVec;
-
-use crate::metrics::MetricRegistry;
+use runtime::MetricRegistry;
 
 pub(crate) struct PodSecurityCounters {
     evaluations: IntCounterVec,

@@ -18,12 +18,12 @@ use admission::{
 };
 use api::{Status, meta};
 use authn::InternalIdentity;
+use catalog::keys;
 use tokio::sync::Notify;
 use value::{Str, Value};
 
 use crate::client::Client;
 use crate::fresh;
-use crate::keys;
 use crate::loopback::Loopback;
 use crate::state::State;
 

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::admission::manifests::{LoadedManifests, Manifest};
 use ::admission::webhook::{MutatingWebhooks, ValidatingWebhooks, Webhook, WebhookSet};
 use ::admission::{AdmissionMetrics, ChainConfig};
+use catalog::keys;
+use catalog::unreadable::{Concern, Unreadable};
 use storage::Store;
 use value::{Str, Value};
 
 use crate::admission::webhooks::{KubeconfigCredentials, WebhookTokens, WebhookTransport};
 use crate::informer::{InformerProgress, Notes, start_informer};
-use crate::keys;
 use crate::loopback::Loopback;
 use crate::metrics::CustomMetrics;
-use crate::unreadable::{Concern, Unreadable};
 
 /// The credentials that this server sends to webhooks, by plugin.
 #[derive(Debug, Default)]

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use admission::policy::type_check;
 use authn::InternalIdentity;
+use catalog::encode;
+use catalog::keys;
 use storage::StoredEntry;
 use tokio::sync::watch;
 use tracing::debug;
 use value::{Map, Value};
 
 use crate::client::Client;
-use crate::encode;
-use crate::keys;
 use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
 

@@ -19,16 +19,16 @@ use bytes::Bytes;
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
 use http::uri::{PathAndQuery, Uri};
+use outbound::{
+    BearerToken, ClientIdentity, Endpoint, Failure, FailureKind, OutboundCredential, OutboundRequest,
+    OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
+};
+use requests::request_info::clean_path;
 use storage::Store;
 use value::Str;
 
 use crate::loopback::Loopback;
 use crate::metrics::CustomMetrics;
-use crate::outbound::{
-    BearerToken, ClientIdentity, Endpoint, Failure, FailureKind, OutboundCredential, OutboundRequest,
-    OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
-};
-use crate::request_info::clean_path;
 
 pub(crate) use credentials::KubeconfigCredentials;
 pub(crate) use tokens::{TokenMetrics, WebhookTokens};
@@ -222,7 +222,7 @@ impl Transport for WebhookTransport {
     }
 
     fn new_uid(&self) -> Str {
-        crate::random::uid()
+        runtime::random::uid()
     }
 }
 

@@ -9,20 +9,20 @@ use std::time::Duration;
 use api::Status;
 use api::field::quote;
 use authn::{InternalIdentity, User};
+use catalog::encode;
+use catalog::keys;
 use crd::names;
 use http::{Method, Uri};
 use storage::Store;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::{debug, info};
-use value::{Str, Value};
+use value::{Backoff, Str, Value};
 
 use super::service::AVAILABLE;
 use super::{ApiService, CORE, PATH, Remote, forward};
 use crate::admission::webhooks::resolve;
 use crate::client::Client;
-use crate::encode;
-use crate::keys;
 use crate::state::State;
 
 /// Interval between checks after a successful one.
@@ -56,7 +56,7 @@ impl AvailableCondition {
 /// Updates the `Available` condition of a remote APIService until the APIService is deleted or becomes local.
 pub(super) async fn monitor(state: Arc<State>, name: Str, moved: Arc<Notify>) {
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
-    let mut retry = FIRST_RETRY;
+    let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
     loop {
         let Some(service) = state.apis.aggregation.registry.services.load().all.get(&name).cloned() else {
             return;
@@ -68,11 +68,9 @@ pub(super) async fn monitor(state: Arc<State>, name: Str, moved: Arc<Notify>) {
             debug!(api_service = %name, error = %status, "cannot write the status of an APIService; retrying");
         }
         let wait = if written.is_err() || condition.reason == "FailedDiscoveryCheck" {
-            let wait = retry;
-            retry = (retry * 2).min(LAST_RETRY);
-            wait
+            backoff.fail()
         } else {
-            retry = FIRST_RETRY;
+            backoff.reset();
             RESYNC
         };
         tokio::select! {
@@ -232,7 +230,7 @@ async fn ask(state: &State, service: &ApiService, remote: &Remote) -> Result<(),
             }
         });
     }
-    let mut last = Err("it was not asked".to_owned());
+    let mut last = Err("no availability check was started".to_owned());
     while let Some(done) = attempts.join_next().await {
         last = done.unwrap_or_else(|error| Err(error.to_string()));
         if last.is_ok() {

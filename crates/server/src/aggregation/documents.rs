@@ -15,7 +15,7 @@ use http::{HeaderMap, Method, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use tokio::sync::Notify;
 use tracing::debug;
-use value::{Str, Value, json};
+use value::{Backoff, Str, Value, json};
 
 use super::{ApiAggregation, ApiService, CORE, availability, forward};
 use crate::state::State;
@@ -138,7 +138,7 @@ pub(super) fn v3_path(service: &ApiService) -> String {
 
 /// Refetches the discovery document of an APIService until the APIService is deleted.
 pub(super) async fn refresh_discovery(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
-    let mut retry = FIRST_RETRY;
+    let mut backoff = Backoff::new(FIRST_RETRY, REFRESH);
     let mut last = None;
     loop {
         let Some(service) = state.apis.aggregation.registry.services.load().all.get(&name).cloned() else {
@@ -151,15 +151,13 @@ pub(super) async fn refresh_discovery(state: Arc<State>, name: Str, refresh: Arc
         };
         let wait = match &fetched {
             Ok(_) => {
-                retry = FIRST_RETRY;
+                backoff.reset();
                 REFRESH
             }
             Err(why) => {
                 debug!(api_service = %name, error = why, "cannot fetch the discovery document of an aggregated API server; retrying");
                 last = None;
-                let wait = retry;
-                retry = (retry * 2).min(REFRESH);
-                wait
+                backoff.fail()
             }
         };
         let entry = fetched.unwrap_or_else(|_| discovery::stale_version(&registration.version));

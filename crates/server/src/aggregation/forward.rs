@@ -27,15 +27,15 @@ use tracing::{debug, warn};
 
 use super::{ApiService, availability};
 use crate::body::{Body, ForwardedPart};
-use crate::byte_budget::ByteBudget;
 use crate::call::{Call, IncomingBody, RequestBody, too_slow};
 use crate::config::Redirects;
-use crate::outbound::{Forward, Outgoing};
 use crate::respond;
 use crate::state::State;
-use crate::unsent::Payer;
 
+use outbound::{Forward, Outgoing};
 use passing::{BodyEnd, ReportingBody};
+use transport::byte_budget::ByteBudget;
+use transport::unsent::Payer;
 
 pub(crate) use headers::encode_path;
 pub(super) use headers::{
@@ -234,7 +234,9 @@ fn relay(
         return response;
     }
     if parts.status.is_informational() {
-        return unreachable("the answer is not one");
+        return unreachable(
+            "the response has an informational status code (1xx) that is not a protocol upgrade",
+        );
     }
     let mut response = Response::new(stream(body, limits, stop));
     *response.status_mut() = parts.status;

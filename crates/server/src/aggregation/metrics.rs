@@ -1,8 +1,7 @@
 //! Metrics about unavailable APIServices, named as in kube-aggregator.
 
 use prometheus::{IntCounterVec, IntGaugeVec};
-
-use crate::metrics::MetricRegistry;
+use runtime::MetricRegistry;
 
 pub(super) struct AvailabilityMetrics {
     unavailable: IntGaugeVec,

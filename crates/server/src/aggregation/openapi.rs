@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::{ACCEPT, ETAG, HeaderValue, IF_NONE_MATCH};
 use tokio::sync::Notify;
 use tracing::debug;
-use value::{Str, Value, json};
+use value::{Backoff, Str, Value, json};
 
 use super::documents::{FIRST_RETRY, REFRESH, get, v3_path};
 use super::{ApiService, CORE};
@@ -25,7 +25,7 @@ const REQUEST_USER: &str = "system:aggregator";
 
 /// Refetches the OpenAPI documents of an APIService until the APIService is deleted.
 pub(super) async fn refresh_openapi(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
-    let mut retry = FIRST_RETRY;
+    let mut backoff = Backoff::new(FIRST_RETRY, REFRESH);
     let mut tag = None;
     loop {
         let Some(service) = state.apis.aggregation.registry.services.load().all.get(&name).cloned() else {
@@ -40,14 +40,12 @@ pub(super) async fn refresh_openapi(state: Arc<State>, name: Str, refresh: Arc<N
         let failed = [v3.as_ref().err(), v2.as_ref().err()].into_iter().flatten().next();
         let wait = match failed {
             None => {
-                retry = FIRST_RETRY;
+                backoff.reset();
                 REFRESH
             }
             Some(why) => {
                 debug!(api_service = %name, error = why, "cannot fetch the OpenAPI documents of an aggregated API server; retrying");
-                let wait = retry;
-                retry = (retry * 2).min(REFRESH);
-                wait
+                backoff.fail()
             }
         };
         let mut news = false;

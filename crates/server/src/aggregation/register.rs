@@ -140,7 +140,7 @@ impl Registrar {
         let progress = &self.state.bootstrap;
         match refused {
             None if complete => progress.done(PATH),
-            None => progress.refused(PATH, &Status::internal("the write ended early")),
+            None => progress.refused(PATH, &Status::internal("not all APIServices were written; retrying")),
             Some((name, status)) => {
                 let why = format!("{name}: {}", status.message());
                 progress.refused(PATH, &status.with_message(why));

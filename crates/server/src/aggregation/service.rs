@@ -5,9 +5,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use documents::discovery::Registration;
+use outbound::Forward;
 use value::{Str, Value};
-
-use crate::outbound::Forward;
 
 /// The label that marks APIServices managed by the server.
 pub(super) const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use catalog::encode;
+use catalog::keys;
 use storage::{StoreEvent, StoredEntry};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use value::Str;
 
 use super::{ApiService, Remote, availability, documents, openapi};
-use crate::encode;
-use crate::keys;
 use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use authn::{FrontProxy, User};
 use documents::discovery::of_custom_version;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+use outbound::{Forward, ServerTrust};
 use value::json;
 
 use super::forward::{
@@ -11,7 +12,6 @@ use super::forward::{
 };
 use super::register::{ApiServiceAction, reconcile_action};
 use super::service::{ApiService, AutoManaged};
-use crate::outbound::{Forward, ServerTrust};
 
 fn headers(list: &[(&'static str, &'static str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();

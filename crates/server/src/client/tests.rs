@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use authn::InternalIdentity;
 use http::Method;
+use runtime::truncate_remote::MAX_TEXT;
 use value::json;
 
 use super::{Client, read};
 use crate::Ephemeral;
-use crate::truncate_remote::MAX_TEXT;
 
 #[test]
 fn undecodable_and_redirect_responses_are_internal_errors() {

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use catalog::ServedResource;
 use storage::StoredEntry;
 use value::Value;
-
-use crate::catalog::ServedResource;
 
 /// Approximate size limit in bytes of JSON. When it is exceeded, the whole cache is cleared.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
@@ -65,7 +64,7 @@ impl Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Catalog;
+    use catalog::Catalog;
 
     #[test]
     fn the_cache_of_converted_objects_is_bounded_by_their_size() {

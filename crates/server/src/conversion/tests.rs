@@ -33,12 +33,12 @@ async fn a_failed_batch_conversion_is_retried_per_object_until_the_deadline() {
 
     let later = Instant::now() + Duration::from_mins(1);
     let shown =
-        kind.converter(&state).retry_one_by_one(custom, &entries, later, together.clone()).await.unwrap();
+        state.converter(&kind).retry_one_by_one(custom, &entries, later, together.clone()).await.unwrap();
     assert_eq!(shown.first().and_then(|thing| thing.str_at(&["apiVersion"])), Some("example.com/v2"));
 
     let over = Instant::now();
     let refused =
-        kind.converter(&state).retry_one_by_one(custom, &entries, over, together.clone()).await.unwrap_err();
+        state.converter(&kind).retry_one_by_one(custom, &entries, over, together.clone()).await.unwrap_err();
     assert_eq!(refused.message(), together.message());
     server.running.stop().await;
 }

@@ -10,19 +10,18 @@ use std::time::Duration;
 use admission::webhook::{WebhookReply, status_of_reply};
 use api::field::quote;
 use api::{Status, meta};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use catalog::keys;
 use crd::CustomResourceDefinition;
+use outbound::{
+    Endpoint, Failure, OutboundRequest, OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
+};
+use runtime::truncate_remote::{MAX_OBJECTS, truncate_remote};
+use value::go::base64::STD;
 use value::{Map, Str, Value, go, json, write};
 
 use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
-use crate::keys;
 use crate::metrics::Review;
-use crate::outbound::{
-    Endpoint, Failure, OutboundRequest, OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
-};
 use crate::state::State;
-use crate::truncate_remote::{MAX_OBJECTS, truncate_remote};
 
 /// Limit for one conversion, the default timeout of Kubernetes' webhook client.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
@@ -80,7 +79,7 @@ async fn ask(
     let Some(review) = reviews.into_iter().find(|version| matches!(*version, "v1" | "v1beta1")) else {
         return Err(ConversionFailure::NoReview);
     };
-    let uid = crate::random::uid();
+    let uid = runtime::random::uid();
     let api_version = format!("apiextensions.k8s.io/{review}");
     // The resource version belongs to the stored object, whatever its version: the webhook neither sees nor changes it.
     let mut sent = objects.to_vec();
@@ -352,7 +351,7 @@ fn restored(original: &Value, converted: &Value, version: &str) -> Result<Value,
 /// The client for a CRD's webhook, cached until its configuration or address changes.
 fn target(state: &State, crd: &CustomResourceDefinition, webhook: &Value) -> Result<OutboundTarget, String> {
     let config = webhook.get("clientConfig").cloned().unwrap_or_default();
-    let trust = match config.str_at(&["caBundle"]).map(|text| STANDARD.decode(text)) {
+    let trust = match config.str_at(&["caBundle"]).map(|text| STD.decode(text)) {
         Some(Ok(pem)) if !pem.trim_ascii().is_empty() => ServerTrust::Authorities(pem),
         Some(Err(error)) => return Err(error.to_string()),
         _ => ServerTrust::System,
@@ -386,7 +385,7 @@ fn service_address(state: &State, namespace: &str, name: &str, port: i64) -> Res
     let missing = || format!("service {} not found", quote(name));
     let entry =
         state.storage.store.get(&keys::namespaced(keys::SERVICES, namespace, name)).ok_or_else(missing)?;
-    let service = crate::encode::tree(&entry).map_err(|status| status.message().to_owned())?;
+    let service = catalog::encode::tree(&entry).map_err(|status| status.message().to_owned())?;
     let spec = |field| service.str_at(&["spec", field]).unwrap_or_default();
     let host = match spec("type") {
         "ExternalName" => spec("externalName"),

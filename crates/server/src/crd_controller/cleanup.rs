@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use api::field::aggregate;
 use api::{Status, meta};
+use catalog::ServedResource;
+use catalog::encode;
+use catalog::keys::CRDS;
 use crd::names::{self, CLEANUP, OVERLAPPING};
 use value::{Str, Value};
 
 use super::PATH;
 use super::status::CrdStatusWriter;
-use crate::catalog::ServedResource;
-use crate::encode;
-use crate::keys::CRDS;
 
 /// Interval of checks whether the objects of a deleted CRD are gone.
 const POLL: Duration = Duration::from_millis(250);

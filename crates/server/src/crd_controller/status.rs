@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{Status, meta};
 use authn::InternalIdentity;
+use catalog::encode;
+use catalog::keys::CRDS;
 use crd::names::{self, CLEANUP, NamesInUse};
 use crd::{CrdSource, CustomResourceDefinition};
 use storage::StoredEntry;
@@ -14,8 +16,6 @@ use value::{Str, Value};
 
 use super::{AGAIN, PATH, StoredCrdSource, name_of, put, settle};
 use crate::client::Client;
-use crate::encode;
-use crate::keys::CRDS;
 use crate::state::State;
 
 /// Maximum number of concurrent status writes.

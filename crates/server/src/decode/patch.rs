@@ -2,13 +2,13 @@
 
 use api::{GroupVersionKind, Status, meta};
 use bytes::Bytes;
+use catalog::{ServedResource, Subresource};
+use requests::options::FieldValidation;
 use schema::patch::{Patched, undecodable};
 use value::{Value, yaml};
 
 use super::{Draft, custom_schema, unregistered};
 use crate::call::Call;
-use crate::catalog::{ServedResource, Subresource};
-use crate::options::FieldValidation;
 
 /// Decodes a patched object. Errors refer to the patch, as in kube-apiserver.
 pub fn patched(

@@ -2,12 +2,12 @@
 
 use api::field::quote;
 use api::{GroupVersionKind, Status, meta};
+use catalog::{Sent, ServedResource, Subresource};
+use requests::options::FieldValidation;
 use value::Value;
 
 use super::{Draft, Tree, decode_fields, no_object, read, unrecognized, unregistered};
 use crate::call::Call;
-use crate::catalog::{Sent, ServedResource, Subresource};
-use crate::options::FieldValidation;
 
 pub async fn scale(
     call: &mut Call,

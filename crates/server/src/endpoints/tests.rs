@@ -3,6 +3,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::InternalIdentity;
+use catalog::encode;
+use catalog::keys;
 use storage::shared_memory::SharedMemory;
 use storage::{Store, StoreOptions};
 use value::{Value, json};
@@ -11,8 +13,9 @@ use super::{
     ENDPOINTS, EndpointReconciler, LEASE_TTL, NAME, OwnEndpoint, Ports, SLICES, leases, refresh_lease,
     remove_lease,
 };
+use crate::Data;
+use crate::Ephemeral;
 use crate::client::Client;
-use crate::{Data, Ephemeral, encode, keys};
 
 /// Time limit of every wait, generous for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
+use catalog::etcd_values::StorageMediaType;
 use grpc::TlsFiles;
 
 use super::{EtcdCluster, clusters};
 use crate::config::{EtcdOverride, EtcdStorage, ProbeTimeouts};
-use crate::etcd_values::StorageMediaType;
 
 /// The clusters of these overrides, each `GROUP/RESOURCE#URL;URL`, as `URL;URL: PREFIX PREFIX`.
 fn resolved(overrides: &[&str]) -> Result<Vec<String>, String> {

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use api::Status;
 use authn::InternalIdentity;
+use catalog::keys;
+use catalog::unreadable::Unreadable;
 use flowcontrol::bootstrap::{FlowControlKind, GROUP};
 use flowcontrol::{
     ADJUSTMENT_PERIOD, DanglingCondition, FlowSchema, PriorityLevel, PriorityLevelController, StatusUpdate,
@@ -19,9 +21,7 @@ use value::{Str, Value};
 use super::{FlowControl, InForce, Waiter};
 use crate::client::Client;
 use crate::informer::{InformerProgress, Notes, start_informer};
-use crate::keys;
 use crate::state::State;
-use crate::unreadable::Unreadable;
 
 /// Field manager of status writes.
 const FIELD_MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";

@@ -2,8 +2,8 @@
 
 use flowcontrol::estimate::{self, ListQuery, ObjectStats};
 use flowcontrol::{WatchIdentifier, WatchTracker, WorkEstimate};
+use requests::request_info::{Query, RequestInfo};
 
-use crate::request_info::{Query, RequestInfo};
 use crate::state::State;
 
 /// Number of objects sampled for the average object size.

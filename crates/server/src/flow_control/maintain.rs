@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use api::Status;
 use authn::InternalIdentity;
+use catalog::Catalog;
 use flowcontrol::bootstrap::{self, FlowControlKind, GROUP, Maintained, Revision};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::warn;
-use value::{Map, Value};
+use value::{Backoff, Map, Value};
 
 use crate::bootstrap::{PostStartHook, Progress};
-use crate::catalog::Catalog;
 use crate::client::Client;
 use crate::state::State;
 
@@ -63,7 +63,7 @@ async fn ensure(state: &Arc<State>) -> Vec<(String, Status)> {
 /// Checks the objects every minute until the server stops. Failed writes are retried with backoff.
 pub(crate) async fn maintain(state: Arc<State>, mut stop: watch::Receiver<bool>) {
     let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
-    let (mut pause, mut backoff) = (Duration::ZERO, RETRY);
+    let (mut pause, mut backoff) = (Duration::ZERO, Backoff::new(RETRY, PERIOD));
     loop {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -83,9 +83,10 @@ pub(crate) async fn maintain(state: Arc<State>, mut stop: watch::Receiver<bool>)
             );
         }
         if failed.is_empty() {
-            (pause, backoff) = (PERIOD, RETRY);
+            pause = PERIOD;
+            backoff.reset();
         } else {
-            (pause, backoff) = (backoff, (backoff * 2).min(PERIOD));
+            pause = backoff.fail();
         }
     }
 }

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 use authn::{Caller, InternalIdentity};
 use flowcontrol::{Arrival, WorkEstimate, bootstrap};
 use http::Method;
+use requests::request_info::{Query, RequestInfo};
 
 use super::seat::Hold;
 use super::{Assignment, ClientGone, FairSeat, FlowControl, Waiter, request_digest};
-use crate::request_info::{Query, RequestInfo};
 
 const LONG: Duration = Duration::from_mins(10);
 

@@ -7,13 +7,13 @@ mod options;
 use admission::Operation;
 use api::{GroupKind, GroupVersionKind, Status};
 use authz::Decision;
+use catalog::ServedResource;
 use kinds::table::SubresourceRow;
 use location::ConnectTarget;
 use value::Value;
 
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::ServedResource;
 use crate::fresh;
 use crate::state::State;
 use crate::write::Posted;

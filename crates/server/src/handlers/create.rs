@@ -1,11 +1,11 @@
 //! Handler of POST: creates an object.
 
 use api::{Status, meta};
+use catalog::{ServedResource, Subresource};
+use requests::options::WriteOptions;
 
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::{ServedResource, Subresource};
 use crate::decode::{self, Draft};
-use crate::options::WriteOptions;
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
 use crate::write::{StoreError, WriteContext, WriteOutcome, remove_server_metadata, set_namespace};
@@ -58,7 +58,7 @@ pub async fn create(
         let name = admitted.name().to_owned();
         match context.store(call, admitted, None).await {
             Ok(WriteOutcome::Entry(entry)) => {
-                return kind.converter(state).answer(subresource, 201, entry).await;
+                return state.converter(kind).answer(subresource, 201, entry).await;
             }
             Ok(WriteOutcome::DryRun(object)) => {
                 return Ok(HandlerResponse::Object(201, kind.to_sent(object).into_value()));
@@ -83,7 +83,7 @@ pub async fn create(
 fn already_exists(state: &State, kind: &ServedResource, call: &Call, name: &str) -> Status {
     let there = state.storage.store.get(&kind.key(&call.info.namespace, name));
     let going =
-        there.and_then(|entry| crate::encode::tree(&entry).ok()).is_some_and(|o| meta::is_deleting(&o));
+        there.and_then(|entry| catalog::encode::tree(&entry).ok()).is_some_and(|o| meta::is_deleting(&o));
     let status = Status::already_exists(&kind.resource, name);
     if going {
         let message = format!("object is being deleted: {}", status.message());

@@ -11,16 +11,16 @@ use value::Value;
 
 use super::list::{self, SelectedPage};
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::{ServedResource, Subresource, Working};
 use crate::decode;
-use crate::encode;
 use crate::fresh::BaseEntry;
-use crate::negotiate::{self, BodyMedia};
-use crate::options::DeleteOptions;
 use crate::ownership::FieldTracking;
 use crate::state::State;
 use crate::write::{AdmittedDelete, MarkProof, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome};
 
+use catalog::encode;
+use catalog::{ServedResource, Subresource, Working};
+use requests::negotiate::{self, BodyMedia};
+use requests::options::DeleteOptions;
 use step::{DeletionStep, next_step};
 pub use step::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 
@@ -43,7 +43,7 @@ pub async fn one(state: &State, call: &mut Call, kind: &ServedResource) -> Resul
     let code = if !deleted && options.orphan_dependents == Some(false) { 202 } else { 200 };
     Ok(match answer {
         HandlerResponse::Entry(_, entry) => {
-            return kind.converter(state).answer(Subresource::None, code, entry).await;
+            return state.converter(kind).answer(Subresource::None, code, entry).await;
         }
         HandlerResponse::Object(_, object) => HandlerResponse::Object(code, object),
         raw => raw,
@@ -60,7 +60,7 @@ fn warn_of_orphans(call: &mut Call, kind: &ServedResource, options: &DeleteOptio
     }
 }
 
-/// Refuses the option to delete an unreadable object: this server deletes such objects only offline, see [`crate::unreadable`]. The message
+/// Refuses the option to delete an unreadable object: this server deletes such objects only offline, see [`catalog::unreadable`]. The message
 /// is kube-apiserver's for a readable object.
 fn refuse_readable(state: &State, call: &Call, kind: &ServedResource, name: &str) -> Status {
     let key = kind.key(&call.info.namespace, name);
@@ -103,7 +103,7 @@ async fn each(
         }
         // Convert the chunk in one call of the webhook.
         let converted = match kind.as_custom() {
-            Some(_) => kind.converter(state).load_all(some).await?.into_iter().map(Some).collect(),
+            Some(_) => state.converter(kind).load_all(some).await?.into_iter().map(Some).collect(),
             None => vec![None; some.len()],
         };
         for (entry, object) in some.iter().zip(converted) {
@@ -282,7 +282,7 @@ async fn attempt(
     };
     let old = match read {
         Some(object) => object,
-        None => kind.converter(state).load(entry).await.map_err(StoreError::Refused)?,
+        None => state.converter(kind).load(entry).await.map_err(StoreError::Refused)?,
     };
     check_preconditions(kind, name, &old, options).map_err(StoreError::Refused)?;
     let Some(step) = next_step(kind, &old, options, call.now) else { return Ok(None) };

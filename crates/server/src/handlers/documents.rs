@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use api::Status;
 use authn::tokens;
+use catalog::CustomKinds;
+use catalog::encode;
 use data_encoding::HEXUPPER;
 use documents::discovery::{self, DiscoverySubresource, Registration};
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
 use kinds::table::{Verb, verbs};
+use requests::negotiate;
 use sha2::{Digest as _, Sha512};
 use value::{Str, Value};
 
@@ -23,9 +26,6 @@ pub use path::is_path;
 use super::{snapshot, zpages};
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::CustomKinds;
-use crate::encode;
-use crate::negotiate;
 use crate::state::{State, Storage};
 
 /// Paths listed at `/` besides those of health checks and API groups.
@@ -87,7 +87,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<HandlerRespon
         ["openapi", rest @ ..] => openapi::handle(state, call, rest).await,
         ["version"] => {
             negotiate::accept_page(&call.headers, &call.query, &path)?;
-            Ok(indented(&crate::version::document(state.info.emulated_minor)))
+            Ok(indented(&runtime::version::document(state.info.emulated_minor)))
         }
         ["healthz" | "livez" | "readyz", ..] => health_page(state, call, segments.len() == 1).await,
         ["metrics"] => {
@@ -95,7 +95,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<HandlerRespon
             let sizes = database_sizes(&state.storage).await;
             // Formatting thousands of series must not block the other requests of this thread.
             let page = tokio::task::spawn_blocking(move || metrics_page(&state, &sizes)).await;
-            let page = page.map_err(|_| Status::internal("the page could not be made"))?;
+            let page = page.map_err(|_| Status::internal("building the metrics page failed"))?;
             Ok(HandlerResponse::Raw(200, METRICS, Body::from(page)))
         }
         ["metrics", "slis"] => {

@@ -6,15 +6,15 @@ use admission::Operation;
 use api::selector::LabelSelector;
 use api::time::Timestamp;
 use api::{FieldError, GroupResource, GroupVersionKind, Status, StatusCause, StatusDetails, meta};
+use catalog::{ServedResource, Subresource};
+use requests::options::{DeleteOptions, UNREADABLE, WriteOptions};
 use storage::StoredEntry;
 use value::{Path, Value};
 
 use super::delete::{self, DeleteProgress};
 use super::pods::{posted, success};
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::{ServedResource, Subresource};
 use crate::fresh;
-use crate::options::{DeleteOptions, UNREADABLE, WriteOptions};
 use crate::ownership::FieldTracking;
 use crate::state::State;
 use crate::write::{

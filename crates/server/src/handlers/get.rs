@@ -1,9 +1,9 @@
 //! Handler of GET for one object.
 
 use api::Status;
+use catalog::{ServedResource, Subresource};
 
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::{ServedResource, Subresource};
 use crate::fresh;
 use crate::state::State;
 
@@ -16,7 +16,7 @@ pub async fn handle(
     subresource: Subresource,
 ) -> Result<HandlerResponse, Status> {
     let sent = call.query.get("resourceVersion").unwrap_or_default();
-    let wanted = crate::options::revision(sent).map_err(Status::plain)?;
+    let wanted = requests::options::revision(sent).map_err(Status::plain)?;
     let key = kind.key(&call.info.namespace, &call.info.name);
     let store = state.storage.store.of(&key);
     let entry = match wanted {
@@ -32,5 +32,5 @@ pub async fn handle(
     if subresource != Subresource::None || kind.must_convert(&entry) {
         call.effort.enter_lane(entry.body.len()).await;
     }
-    kind.converter(state).answer(subresource, 200, entry).await
+    state.converter(kind).answer(subresource, 200, entry).await
 }

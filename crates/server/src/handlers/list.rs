@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
+use crate::table::{self, TableOptions, TableRequest, TableScope};
 use api::selector::{FieldSelector, LabelSelector, Selection};
 use api::{Status, StatusCause, StatusDetails, order};
+use catalog::encode;
+use catalog::splice::Splice;
+use catalog::{Sent, ServedResource};
 use crd::columns::TableAllowance;
+use requests::negotiate::{self, Forms, Media, MetadataShape, ObjectForm};
+use requests::options::{self, ListOptions};
 use storage::{ListAt, ListRequest, ReadError, Store, StoredEntry};
 use value::{Value, go, json, write};
 
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::{Sent, ServedResource};
-use crate::encode;
 use crate::fresh;
-use crate::negotiate::{self, Forms, Media, MetadataShape, ObjectForm};
-use crate::options::{self, ListOptions};
 use crate::respond;
-use crate::splice::Splice;
 use crate::state::State;
-use crate::table::{self, TableOptions, TableRequest, TableScope};
 
 /// Number of entries whose selectors are evaluated together.
 const CHUNK: usize = 500;
@@ -86,7 +86,7 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
             call.effort.enter_lane(entries.iter().map(|entry| entry.body.len()).sum()).await;
         }
         'pages: for some in entries.chunks(CHUNK) {
-            let selected = kind.converter(state).selected(&selection, some).await?;
+            let selected = state.converter(kind).selected(&selection, some).await?;
             for (entry, selected) in some.iter().zip(selected) {
                 // As in kube-apiserver, entries after a full page lead to another page, even if none of them matches.
                 if limit > 0 && matched.len() == limit {
@@ -265,7 +265,7 @@ pub async fn answer(
             json::parse_wrapped(&bytes).map_err(Status::internal)?
         }
         ObjectForm::Object => {
-            let mut items = kind.converter(state).show_all(&page.entries).await?;
+            let mut items = state.converter(kind).show_all(&page.entries).await?;
             if kind.row().is_some() {
                 for item in &mut items {
                     item.remove_at(&["kind"]);
@@ -283,7 +283,7 @@ pub async fn answer(
                 Some(_) => {
                     page.entries.iter().map(|entry| encode::tree(entry)).collect::<Result<_, Status>>()?
                 }
-                None => values(kind.converter(state).show_all(&page.entries).await?),
+                None => values(state.converter(kind).show_all(&page.entries).await?),
             };
             table::partial_list(&items, version, metadata)
         }
@@ -291,7 +291,7 @@ pub async fn answer(
             let options = TableOptions { of: TableScope::List, ..TableOptions::parse(&call.query)? };
             let mut metadata = metadata;
             drop_empty_continue(&mut metadata);
-            let rows = values(kind.converter(state).show_all(&page.entries).await?);
+            let rows = values(state.converter(kind).show_all(&page.entries).await?);
             let allowance = TableAllowance::new(&call.effort.budget);
             let request = TableRequest { version, options, now: state.now(), allowance: &allowance };
             let table = table::table(kind, &rows, metadata, request);

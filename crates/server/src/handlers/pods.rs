@@ -5,13 +5,13 @@ use std::sync::Arc;
 use admission::Operation;
 use api::time::Timestamp;
 use api::{GroupKind, GroupResource, GroupVersionKind, Status, meta};
+use catalog::{ServedResource, Subresource};
+use requests::options::WriteOptions;
 use value::{Map, Value};
 
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
 use crate::fresh::BaseEntry;
-use crate::options::WriteOptions;
 use crate::ownership::FieldTracking;
 use crate::state::State;
 use crate::write::{self, MarkProof, OPTIMISTIC_LOCK, Posted, StoreError, WriteContext};

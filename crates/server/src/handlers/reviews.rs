@@ -7,13 +7,13 @@ use api::selector::{Facts, FactsRef};
 use api::{GroupResource, Status, meta};
 use authz::rbac::escalation;
 use authz::review;
+use catalog::{ServedResource, Subresource};
+use requests::options::WriteOptions;
 use value::{Map, Value};
 
 use super::{evict, list, pods, tokens};
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::{ServedResource, Subresource};
 use crate::decode;
-use crate::options::WriteOptions;
 use crate::ownership;
 use crate::state::State;
 use crate::write::{BYTES_OF_ENTRY, Posted, remove_server_metadata};

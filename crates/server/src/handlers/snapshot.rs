@@ -12,19 +12,16 @@ use api::Status;
 use authz::AuthorizationAttributes;
 use bytes::Bytes;
 use http_body::Frame;
+use maintenance::snapshot::program;
+use requests::request_info::{RequestInfo, SNAPSHOT_PATH};
 use storage::embedded::FORMAT;
 use storage::snapshot::{LiveSnapshot, SnapshotEncoder, SnapshotEntry, SnapshotHeader, SnapshotSummary};
 use tokio::sync::mpsc;
+use transport::unsent::Payer;
 
 use crate::body::{Body, ForwardedPart};
 use crate::call::{Call, HandlerResponse};
-use crate::request_info::RequestInfo;
-use crate::snapshot::program;
 use crate::state::State;
-use crate::unsent::Payer;
-
-/// The path of snapshots.
-pub const PATH: &str = "/portcullis/snapshot";
 
 /// The media type of a snapshot.
 pub const MEDIA_TYPE: &str = "application/vnd.portcullis.snapshot";
@@ -38,7 +35,8 @@ const RETRY: u32 = 10;
 
 /// The permission that a snapshot needs besides that for its path: to list all resources of all API groups. `None` for other requests.
 pub(crate) fn further_attributes(info: &RequestInfo) -> Option<AuthorizationAttributes> {
-    (info.verb == "post" && info.path == PATH).then(|| AuthorizationAttributes::resource("list", "*", "*"))
+    (info.verb == "post" && info.path == SNAPSHOT_PATH)
+        .then(|| AuthorizationAttributes::resource("list", "*", "*"))
 }
 
 /// Starts to send the snapshot. The stage `authorize` has checked both permissions.

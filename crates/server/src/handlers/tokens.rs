@@ -11,14 +11,14 @@ use api::{GroupVersionKind, Status, meta};
 use authn::User;
 use authn::tokens::{AttestFuture, Attester, TokenRequest, TokenRequestRefusal};
 use authz::{AuthorizationAttributes, AuthorizerChain, Decision};
+use catalog::ServedResource;
+use catalog::encode;
+use requests::options::WriteOptions;
 use value::{Map, Str, Value};
 
 use super::pods::posted;
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::ServedResource;
-use crate::encode;
 use crate::fresh;
-use crate::options::WriteOptions;
 use crate::ownership;
 use crate::state::State;
 use crate::tokens::StoredObjects;
@@ -167,7 +167,7 @@ async fn answer(
     post.validate(call, request.object()).await?;
     let objects = StoredObjects(state.storage.store.clone());
     let attester = Authorized(state.authorization.chain.load_full());
-    let grant = request.grant(&tokens.rules, &objects, &attester, crate::random::uid()).await?;
+    let grant = request.grant(&tokens.rules, &objects, &attester, runtime::random::uid()).await?;
     for warning in &grant.warnings {
         call.warn(warning.as_str());
     }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use api::{Status, meta};
 use bytes::Bytes;
+use catalog::{ServedResource, Subresource, Working};
+use requests::negotiate;
+use requests::options::{FieldValidation, WriteOptions};
 use schema::patch;
 use storage::StoredEntry;
 use value::Value;
 
 use super::create;
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::{ServedResource, Subresource, Working};
 use crate::decode::{self, Draft};
 use crate::fresh::BaseEntry;
-use crate::negotiate;
-use crate::options::{FieldValidation, WriteOptions};
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
 use crate::write::{Admitted, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome, set_namespace};
@@ -132,7 +132,7 @@ async fn change(
             Ok(Attempt::Failed(status)) => return Err(status),
             Ok(Attempt::Unchanged(entry)) => {
                 if !base.has_changed().await? {
-                    return kind.converter(state).answer(subresource, 200, entry).await;
+                    return state.converter(kind).answer(subresource, 200, entry).await;
                 }
             }
             Err(status) => {
@@ -177,7 +177,7 @@ async fn attempt(
     let &WriteContext { state, kind, subresource, .. } = context;
     call.enter_lane(old.body.len()).await;
     call.effort.check()?;
-    let old_object = kind.converter(state).load(old).await?;
+    let old_object = state.converter(kind).load(old).await?;
     check_uid(kind, old, &old_object, source, options.dry_run)?;
     let new = new_object(context, call, options, source, &old_object).await?;
     let sent = meta::resource_version(new.object());
@@ -188,7 +188,7 @@ async fn attempt(
     match store_or_delete(context, call, admitted, old, &old_object).await {
         Ok(WriteOutcome::Entry(entry)) if Arc::ptr_eq(&entry, old) => Ok(Attempt::Unchanged(entry)),
         Ok(WriteOutcome::Entry(entry)) => {
-            kind.converter(state).answer(subresource, 200, entry).await.map(Attempt::Done)
+            state.converter(kind).answer(subresource, 200, entry).await.map(Attempt::Done)
         }
         Ok(WriteOutcome::DryRun(object)) => {
             let object = kind.answer_object(subresource, object)?;

@@ -9,13 +9,20 @@ mod start;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::table::{self, TableOptions, TableRequest};
 use api::Status;
 use api::selector::Selection;
 use bytes::{Bytes, BytesMut};
+use catalog::ServedResource;
 use crd::columns::TableAllowance;
+use requests::negotiate::{self, Forms, Media, ObjectForm};
+use requests::options::ListOptions;
+use runtime::random;
 use storage::{ChangeKind as EventKind, StoreEvent, StoredEntry, Watch, WatchError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use transport::drain::PATIENCE;
+use transport::unsent::Payer;
 use value::{Budget, Value};
 
 use self::shared_frames::Watcher;
@@ -23,18 +30,11 @@ use self::start::{WatchStart, start_watch, wait_for_initial_state};
 use super::list::selection;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::catalog::ServedResource;
-use crate::drain::PATIENCE;
 use crate::fresh;
 use crate::heavy::LARGE;
-use crate::negotiate::{self, Forms, Media, ObjectForm};
-use crate::options::ListOptions;
-use crate::random;
 use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
-use crate::table::{self, TableOptions, TableRequest};
-use crate::unsent::Payer;
 
 /// Capacity of the channel to one client, in chunks, besides the one being sent. An event is never split, so a chunk may be as large as an
 /// object.
@@ -345,7 +345,7 @@ impl Sender {
                 if let Some(known) = own.kind.selects(&selection, &entry) {
                     return Ok(known);
                 }
-                let object = own.kind.converter(&own.state).load(&entry).await?;
+                let object = own.state.converter(&own.kind).load(&entry).await?;
                 Ok(own.kind.selects_fields(&selection, &entry, &object))
             })
             .await

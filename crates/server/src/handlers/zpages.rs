@@ -6,12 +6,12 @@ use api::time::Timestamp;
 use api::{Status, order};
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use requests::negotiate::{self, Media};
 use value::Value;
 
 use super::documents;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::negotiate::{self, Media};
 use crate::respond;
 use crate::state::State;
 
@@ -125,7 +125,7 @@ pub fn handle(state: &State, call: &mut Call, page: Zpage) -> Result<HandlerResp
         Zpage::Status => {
             object.set_at(&["startTime"], Timestamp::from_seconds(state.info.started).time());
             object.set_at(&["uptimeSeconds"], up(state, call.now));
-            object.set_at(&["binaryVersion"], crate::version::BINARY);
+            object.set_at(&["binaryVersion"], runtime::version::BINARY);
             object.set_at(&["emulationVersion"], emulated(state));
             object.set_at(&["paths"], Value::list(first_segments(state)));
         }
@@ -171,7 +171,7 @@ fn status_text(state: &State, now: i64) -> String {
         up / 3600,
         up / 60 % 60,
         up % 60,
-        crate::version::BINARY,
+        runtime::version::BINARY,
         emulated(state),
         first_segments(state).join(" ")
     )

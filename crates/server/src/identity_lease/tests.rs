@@ -3,11 +3,12 @@ use std::time::{Duration, Instant};
 
 use api::meta;
 use authn::InternalIdentity;
+use runtime::identity;
 use value::{Value, json};
 
 use super::{LEASES, collect, is_expired};
+use crate::Ephemeral;
 use crate::client::Client;
-use crate::{Ephemeral, identity};
 
 /// Time limit of every wait, generous for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);

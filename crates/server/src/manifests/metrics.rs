@@ -6,9 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use admission::manifests::{LoadedManifests, ManifestSet};
 use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec};
+use runtime::MetricRegistry;
 
 use super::{plugin_of, plugins};
-use crate::metrics::MetricRegistry;
 
 #[derive(Debug)]
 pub(crate) struct ManifestMetrics {

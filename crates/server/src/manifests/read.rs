@@ -5,8 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use admission::manifests::{self, LoadError, ManifestFile, ManifestSet};
-
-use crate::files::go_words;
+use runtime::files::go_words;
 
 /// Most bytes of all files of one directory together.
 const MAX_BYTES: usize = 256 << 20;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, histogram_opts};
+use runtime::MetricRegistry;
 
 use crate::addresses::PortCounts;
-use crate::metrics::MetricRegistry;
 
 /// Allocations of cluster IPs and node ports, and repairs of node ports.
 #[derive(Debug)]

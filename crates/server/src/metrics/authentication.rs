@@ -5,7 +5,7 @@ use std::time::Duration;
 use authn::{TokenEvent, TokenObserver, TokenUse};
 use prometheus::{HistogramVec, IntCounter, IntCounterVec};
 
-use crate::metrics::MetricRegistry;
+use runtime::MetricRegistry;
 use value::Str;
 
 /// Metrics about authentication and service account tokens.

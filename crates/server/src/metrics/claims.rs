@@ -3,8 +3,7 @@
 
 use controllers::{ClaimLabels, ClaimObserver};
 use prometheus::{IntCounter, IntCounterVec, IntGaugeVec};
-
-use crate::metrics::MetricRegistry;
+use runtime::MetricRegistry;
 
 /// Metrics of the controller that creates ResourceClaims from templates.
 pub struct ClaimMetrics {
@@ -18,26 +17,26 @@ pub struct ClaimMetrics {
 impl ClaimMetrics {
     pub fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
         let gauge = |name: &str| {
-            let help = "[ALPHA] Number of ResourceClaims, by whether they are allocated, whether they ask for admin access, and source: `resource_claim_template`, `extended_resource`, or empty for those that users made.";
+            let help = "[ALPHA] Number of ResourceClaims, by allocation state, admin access, and source: `resource_claim_template`, `extended_resource`, or empty for claims that users created.";
             registry.gauge_vec(name, help, &["admin_access", "allocated", "source"])
         };
         Ok(ClaimMetrics {
             attempts: registry.counter(
                 "resourceclaim_controller_create_attempts_total",
-                "[ALPHA] Number of ResourceClaims that were to be made from templates (KEP-5018).",
+                "[ALPHA] Number of attempts to create a ResourceClaim from a template (KEP-5018).",
             )?,
             failures: registry.counter(
                 "resourceclaim_controller_create_failures_total",
-                "[ALPHA] Number of ResourceClaims that could not be made from templates (KEP-5018).",
+                "[ALPHA] Number of failed attempts to create a ResourceClaim from a template (KEP-5018).",
             )?,
             creates: registry.counter_vec(
                 "resourceclaim_controller_creates_total",
-                "[ALPHA] Number of ResourceClaims that were to be made from templates, by outcome and whether they ask for admin access.",
+                "[ALPHA] Number of attempts to create a ResourceClaim from a template, by outcome and admin access.",
                 &["admin_access", "status"],
             )?,
             creates_by_owner: registry.counter_vec(
                 "dynamic_resource_allocation_resourceclaim_creates_total",
-                "[ALPHA] Number of ResourceClaims that were to be made from templates, by outcome, whether they ask for admin access, and owner.",
+                "[ALPHA] Number of attempts to create a ResourceClaim from a template, by outcome, admin access and owner.",
                 &["admin_access", "owner_api_group", "owner_api_kind", "status"],
             )?,
             claims: [

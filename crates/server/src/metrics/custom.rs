@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crd::Stopwatch;
+use outbound::Failure;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec};
-
-use crate::metrics::MetricRegistry;
-use crate::outbound::Failure;
+use runtime::MetricRegistry;
 
 /// Result of a call to a conversion webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

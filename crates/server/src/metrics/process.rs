@@ -1,12 +1,11 @@
 //! Metrics of the process: its resource usage and its build.
 
-use super::MetricRegistry;
 use prometheus::{
     Counter, Gauge, register_counter_with_registry, register_gauge_vec_with_registry,
     register_gauge_with_registry,
 };
-
-use crate::version;
+use runtime::MetricRegistry;
+use runtime::version;
 
 pub(super) struct ProcessMetrics {
     cpu: Counter,

@@ -4,7 +4,7 @@ use prometheus::{IntCounterVec, IntGauge, IntGaugeVec};
 
 use api::GroupResource;
 
-use crate::metrics::MetricRegistry;
+use runtime::MetricRegistry;
 use storage::Space;
 
 /// Size, quota and alarm of the store.

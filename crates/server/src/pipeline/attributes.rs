@@ -1,8 +1,7 @@
 //! The request attributes that authorizers decide by.
 
 use authz::AuthorizationAttributes;
-
-use crate::request_info::RequestInfo;
+use requests::request_info::RequestInfo;
 
 pub(super) fn attributes(info: &RequestInfo) -> AuthorizationAttributes {
     if !info.is_resource {

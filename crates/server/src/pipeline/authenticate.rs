@@ -5,11 +5,11 @@ use std::time::{Instant, SystemTime};
 use api::Status;
 use authn::{AuthenticationMethod, Caller, Evidence, Headers};
 use http::HeaderMap;
+use requests::request_info::RequestInfo;
 use tracing::debug;
+use transport::accept::Peer;
 
-use crate::accept::Peer;
 use crate::metrics::Outcomes;
-use crate::request_info::RequestInfo;
 use crate::state::State;
 
 pub(super) struct HttpHeaders<'a>(pub(super) &'a HeaderMap);

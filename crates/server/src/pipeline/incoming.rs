@@ -8,29 +8,31 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use api::Status;
+use audit::AuditRecord;
 use flowcontrol::PresentRequest;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use requests::request_info::{Query, RequestInfo};
 use tokio::sync::oneshot;
 use tracing::error;
+use transport::accept::{self, Peer};
+use transport::discard::Discarding;
 
 use super::{AuditEnd, ReceivedRequest, RequestOutcome, parse, serve};
-use crate::accept::{self, Peer};
-use crate::audit::{self, AuditRecord};
 use crate::body::Body;
 use crate::call::{IncomingBody, RequestBody};
-use crate::discard::Discarding;
 use crate::flow_control::ClientGone;
 use crate::heavy::{CancelOnDrop, Effort};
 use crate::metrics::Finished;
-use crate::request_info::{Query, RequestInfo};
 use crate::respond;
 use crate::shutdown;
 use crate::state::State;
 
 impl accept::RequestHandler for State {
+    type Body = Body;
+
     // Not an `async fn`, because a request counts as present before its future is first polled. Boxed,
     // because HTTP/2 moves the future several times.
     fn handle(
@@ -235,7 +237,7 @@ impl IncomingRequest {
 fn audit_id(headers: &HeaderMap) -> HeaderValue {
     match headers.get(audit::HEADER) {
         Some(id) if !id.is_empty() => id.clone(),
-        _ => HeaderValue::try_from(crate::random::uid().as_str()).unwrap_or(HeaderValue::from_static("")),
+        _ => HeaderValue::try_from(runtime::random::uid().as_str()).unwrap_or(HeaderValue::from_static("")),
     }
 }
 

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use api::Status;
 use authn::AuthenticationMethod;
+use catalog::unreadable::Concern;
+use catalog::{Catalog, SchemaWriter, ServedResource};
 use http::{Method, Response};
 use kinds::table::Verb;
+use requests::request_info::RequestInfo;
 
 use crate::body::Body;
 use crate::call::Call;
-use crate::catalog::{Catalog, SchemaWriter, ServedResource};
-use crate::request_info::RequestInfo;
 use crate::respond;
 use crate::state::State;
-use crate::unreadable::Concern;
 
 pub(super) struct RoutedResource {
     pub(super) kind: Arc<ServedResource>,

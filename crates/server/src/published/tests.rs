@@ -1,8 +1,8 @@
 use authn::FrontProxy;
+use transport::pki;
 use value::{Str, Value};
 
 use super::{EXPIRY_SLACK, PublishedTrust, merged, strings};
-use crate::pki;
 
 /// Seconds since the epoch at which the certificates of these tests begin.
 const START: i64 = 1_700_000_000;
@@ -32,7 +32,7 @@ fn empty() -> Value {
 /// When the certificate expires, in seconds since the epoch.
 fn not_after(pem: &str) -> i64 {
     use x509_parser::prelude::{FromDer as _, X509Certificate};
-    let der = crate::tls::certificates(pem.as_bytes()).unwrap().remove(0);
+    let der = transport::tls::certificates(pem.as_bytes()).unwrap().remove(0);
     X509Certificate::from_der(&der).unwrap().1.validity().not_after.timestamp()
 }
 

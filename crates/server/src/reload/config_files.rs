@@ -7,14 +7,13 @@ use arc_swap::ArcSwap;
 use authn::{Authenticator, StaticTokens};
 use rustls::ServerConfig;
 use tokio::sync::Notify;
+use transport::pki;
+use transport::tls::{self, TlsOptions};
+use transport::trust::{Authority, ClientTrust};
 
 use super::Watched;
 use crate::config::{Config, FollowedFiles};
-use crate::outbound;
-use crate::pki;
 use crate::state::State;
-use crate::tls::{self, TlsOptions};
-use crate::trust::{Authority, ClientTrust};
 
 /// The files of a configuration, with the contents that the server started with: only different contents are applied.
 pub(crate) struct ConfigFiles {
@@ -126,7 +125,7 @@ fn static_token_file((path, content): (PathBuf, Vec<u8>), state: Arc<State>) -> 
         let text = String::from_utf8(contents.concat()).map_err(|_| "not UTF-8".to_owned())?;
         let (tokens, warnings) = StaticTokens::parse(&shown, &text).map_err(|e| e.to_string())?;
         for warning in &warnings {
-            tracing::warn!("--token-auth-file: {warning}");
+            tracing::warn!(flag = "--token-auth-file", reason = %warning, "the token file has a suspicious line");
         }
         let now = state.authentication.authenticator.load_full();
         let new = Authenticator { static_tokens: Some(Arc::new(tokens)), ..Authenticator::clone(&now) };

@@ -7,6 +7,7 @@ use ::admission::manifests::{LoadedManifests, ManifestSet};
 use ::admission::policy::{MutatingPolicies, TypeCheckKinds, ValidatingPolicies};
 use ::admission::{AdmissionMetrics, ChainConfig, PluginChain, PluginSelection};
 use api::GroupVersionKind;
+use runtime::identity;
 use schema::Link;
 
 use super::{State, Storage};
@@ -20,7 +21,6 @@ use crate::admission::registered_webhooks::{RegisteredWebhooks, WebhookCalls, We
 use crate::admission::webhooks::{TokenMetrics, WebhookTokens};
 use crate::cluster::{ConvertedObjectCache, DecodedObjectCache};
 use crate::config::{AdmissionConfig, ConfigError};
-use crate::identity;
 use crate::loopback::Loopback;
 use crate::manifests::{DirectoryStatuses, LoadContext, ManifestDirectories, ManifestMetrics};
 use crate::metrics::Metrics;
@@ -85,7 +85,7 @@ impl AdmissionConfig {
 
         let mut configurations = PluginConfigurations::read(self.configuration_file.as_deref())?;
         let settings = ::admission::plugins::PluginSettings {
-            suffix: crate::random::suffix,
+            suffix: runtime::random::suffix,
             pod_security_metrics: Some(Arc::new(pod_security_metrics)),
             pod_security: configurations.pod_security()?,
             ..self.plugins

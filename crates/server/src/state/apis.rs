@@ -1,10 +1,10 @@
 //! The APIs that are served: built-in resources, custom resources, and those of aggregated API servers.
 
+use catalog::Catalog;
 use documents::openapi::OpenApi;
 
 use super::Storage;
 use crate::aggregation::ApiAggregation;
-use crate::catalog::Catalog;
 use crate::config::{ApisConfig, ConfigError};
 use crate::conversion;
 use crate::crd_controller::{self, CrdProgress};

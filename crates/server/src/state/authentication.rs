@@ -5,12 +5,12 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use authn::impersonation::LastModes;
 use authn::{Authenticator, OptionalObserver, TokenObserver};
+use transport::trust::{Authority, ClientTrust};
 
 use super::Storage;
 use crate::config::{AuthenticationConfig, ConfigError};
 use crate::metrics::Metrics;
 use crate::tokens::Tokens;
-use crate::trust::{Authority, ClientTrust};
 
 /// The authentication subsystem. Its swappable parts are replaced when the files behind them change.
 pub struct Authenticators {

@@ -8,18 +8,18 @@ use authn::{AuthenticationMethod, Caller};
 use authz::config::AuthorizerType;
 use authz::node::{self, NodeAuthorizer};
 use authz::{AuthorizationAttributes, Authorizer, AuthorizerChain, ChainStep, Denial, Permit, rbac};
+use authz_config::{AuthorizationMetrics, LoadedAuthorization, follow};
+use catalog::ServedResource;
+use catalog::keys;
+use catalog::unreadable::Concern;
+use runtime::identity;
 use tokio::sync::watch;
 
 use super::Storage;
-use crate::authorization::{AuthorizationMetrics, LoadedAuthorization, follow};
 use crate::call::Call;
-use crate::catalog::ServedResource;
 use crate::config::ConfigError;
-use crate::identity;
 use crate::informer::{Notes, RoleInformers, start_informer};
-use crate::keys;
 use crate::metrics::Metrics;
-use crate::unreadable::Concern;
 
 pub struct Authorizers {
     /// Decides for clients. It is replaced when the authorization configuration file changes.
@@ -63,25 +63,25 @@ impl Authorizers {
     }
 }
 
-impl LoadedAuthorization {
+impl Authorizers {
     /// Starts the informers of the authorizers in use, builds the chain, and watches the files that it was configured by until
     /// `stopped`.
     pub(crate) fn build(
-        self,
+        configuration: LoadedAuthorization,
         storage: &Storage,
         metrics: &Metrics,
         stopped: watch::Receiver<bool>,
     ) -> Result<Authorizers, ConfigError> {
         let index = Arc::new(rbac::RbacIndex::default());
         let roles = start_rbac_informers(storage, &index);
-        let node = self.uses(AuthorizerType::Node).then(|| start_node_informers(storage));
+        let node = configuration.uses(AuthorizerType::Node).then(|| start_node_informers(storage));
         let metrics = AuthorizationMetrics::new(metrics.registry(), &identity::id(&identity::host()))
             .map_err(ConfigError::other)?;
-        let (chain, parts, files) = self.build_chain(&index, node, Arc::clone(&metrics))?;
+        let (chain, parts, files) = configuration.build_chain(&index, node, Arc::clone(&metrics))?;
         let chain = Arc::new(ArcSwap::from_pointee(chain));
         let internal = ChainStep { name: "rbac".into(), authorizer: Authorizer::Rbac(Arc::clone(&index)) };
         let internal = Arc::new(AuthorizerChain::new(vec![internal]).map_err(ConfigError::other)?);
-        follow(self, parts, files, &chain, stopped);
+        follow(configuration, parts, files, &chain, stopped);
         Ok(Authorizers { chain, internal, metrics, rbac: index, roles })
     }
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use audit::Audit;
+use catalog::Catalog;
 use rustls::ServerConfig;
 use tokio::sync::Semaphore;
+use transport::byte_budget::ByteBudget;
+use transport::tls;
 
 use super::Storage;
-use crate::audit::Audit;
-use crate::byte_budget::ByteBudget;
-use crate::catalog::Catalog;
 use crate::config::{ConfigError, ServingConfig, ShutdownConfig};
 use crate::flow_control::{self, FlowControl, FlowControlMetrics};
 use crate::health::Health;
@@ -18,7 +19,6 @@ use crate::heavy::HeavyLane;
 use crate::metrics::Metrics;
 use crate::seats::Seats;
 use crate::shutdown::ActiveWatches;
-use crate::tls;
 
 /// More mutating requests than can be in progress: seats and the budget of bodies limit them. They are only counted, so that
 /// stopping can wait for them.

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::etcd_config::ETCD_CALL_TIMEOUT;
+use catalog::etcd_values::KubernetesValues;
+use catalog::keys;
+use catalog::unreadable::{DecodeFailures, Unreadable};
 use etcd::{EtcdBackend, EtcdConfig, KeyFilter};
-use grpc::{ChannelConfig, GrpcEndpoint};
 use kinds::strategy::service::Family;
 use storage::{Embedded, Memory, Store, StoreOptions};
 use tokio::sync::Semaphore;
 
 use crate::config::{ConfigError, Data, EtcdStorage, ProbeTimeouts, StorageConfig};
 use crate::etcd_overrides::{self, EtcdCluster};
-use crate::etcd_values::KubernetesValues;
-use crate::keys;
-use crate::unreadable::{DecodeFailures, Unreadable};
 
 pub struct Storage {
     pub store: Store,
@@ -93,7 +93,9 @@ async fn warn_after<T>(limit: Duration, opening: impl Future<Output = T>) -> T {
         () = tokio::time::sleep(limit) => {}
     }
     tracing::warn!(
-        "the store is not loaded after {limit:?} (--storage-initialization-timeout); the server becomes ready when it is"
+        timeout = ?limit,
+        flag = "--storage-initialization-timeout",
+        "the store is not loaded yet; the server becomes ready when it is"
     );
     opening.await
 }
@@ -132,23 +134,6 @@ fn is_below(prefixes: &[String], key: &str) -> bool {
     prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()))
 }
 
-/// Longest time for one call of etcd: how long kube-apiserver lets a write take.
-pub(crate) const ETCD_CALL_TIMEOUT: Duration = Duration::from_secs(34);
-
-/// The connections to the members that `--etcd-servers` names.
-pub(crate) fn etcd_channel(config: &EtcdStorage) -> Result<ChannelConfig, ConfigError> {
-    channel_to(config, &config.servers)
-}
-
-/// The connections to these members.
-fn channel_to(config: &EtcdStorage, servers: &[String]) -> Result<ChannelConfig, ConfigError> {
-    let needs_tls = servers.iter().any(|url| url.starts_with("https://"));
-    let tls = if needs_tls { Some(config.tls.load().map_err(ConfigError::other)?) } else { None };
-    let endpoints: Result<Vec<GrpcEndpoint>, _> =
-        servers.iter().map(|url| GrpcEndpoint::parse(url, tls.as_ref())).collect();
-    Ok(ChannelConfig::new(endpoints.map_err(ConfigError::other)?))
-}
-
 fn etcd_backend(
     config: &EtcdStorage,
     servers: &[String],
@@ -156,7 +141,7 @@ fn etcd_backend(
     failures: &Arc<DecodeFailures>,
 ) -> Result<EtcdBackend, ConfigError> {
     Ok(EtcdBackend::new(EtcdConfig {
-        channel: channel_to(config, servers)?,
+        channel: config.channel_to(servers)?,
         prefix: config.prefix.clone(),
         store_root: keys::ROOT.trim_end_matches('/').to_owned(),
         codec: Arc::new(KubernetesValues {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use admission::Operation;
 use api::{FieldError, FieldErrors, Status, meta};
+use catalog::unreadable::Concern;
+use catalog::{Subresource, Working};
 use crd::ValidationFindings;
 use kinds::strategy;
 use storage::{Expect, StoredEntry};
@@ -14,11 +16,9 @@ use super::{Admitted, AdmittedDelete, Mutated, OPTIMISTIC_LOCK, WriteContext};
 use crate::addresses::AddressClaims;
 use crate::admission::param_access;
 use crate::call::Call;
-use crate::catalog::{Subresource, Working};
 use crate::device_access;
 use crate::ownership;
 use crate::signer_access;
-use crate::unreadable::Concern;
 
 impl WriteContext<'_> {
     /// Sets the server-owned metadata of a new object, allocates service addresses, validates the object and runs validating admission.
@@ -27,12 +27,12 @@ impl WriteContext<'_> {
         // The caller was authorized for the request's namespace only, so mutation must not move the object to another one.
         set_namespace(&mut object, if self.kind.namespaced { &call.info.namespace } else { "" })?;
         remove_server_metadata(&mut object);
-        meta::set(&mut object, "uid", crate::random::uid());
+        meta::set(&mut object, "uid", runtime::random::uid());
         meta::set(&mut object, "creationTimestamp", api::time::Timestamp::from_seconds(call.now).time());
         let base = meta::text(&object, "generateName").to_owned();
         if meta::name(&object).is_empty() && !base.is_empty() {
-            let base: String = base.chars().take(crate::random::MAX_BASE).collect();
-            meta::set(&mut object, "name", format!("{base}{}", crate::random::suffix()));
+            let base: String = base.chars().take(runtime::random::MAX_BASE).collect();
+            meta::set(&mut object, "name", format!("{base}{}", runtime::random::suffix()));
         }
         let held = self.allocate(&mut object, None).await?;
         match self.complete_create(call, object).await {

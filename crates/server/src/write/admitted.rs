@@ -62,6 +62,7 @@ mod tests;
 use std::sync::Arc;
 
 use api::meta;
+use catalog::{ServedResource, Working};
 use storage::{Expect, StoredEntry};
 use value::Str;
 
@@ -69,7 +70,6 @@ use value::Str;
 use super::WriteContext;
 use super::WriteOutcome;
 use crate::addresses::AddressClaims;
-use crate::catalog::{ServedResource, Working};
 
 /// An object after mutating admission, not yet validated.
 #[derive(Debug)]

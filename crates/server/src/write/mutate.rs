@@ -3,13 +3,13 @@
 use admission::{AdmissionAttributes, AdmissionNotes, Operation, VersionedObject};
 use api::{Status, meta};
 use authz::rbac::escalation::GrantingUser;
+use catalog::{Subresource, Working};
 use kinds::strategy;
 use value::{Str, Value};
 
 use super::metadata::dedup_owners;
 use super::{Mutated, WriteContext};
 use crate::call::Call;
-use crate::catalog::{Subresource, Working};
 use crate::decode::{Draft, DraftObject};
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;

@@ -2,12 +2,12 @@
 
 use admission::{AdmissionAttributes, AdmissionNotes, Operation, VersionedObject};
 use api::Status;
+use catalog::ServedResource;
 use value::{Str, Value};
 
 use super::AdmittedPost;
 use super::mutate::concluded;
 use crate::call::Call;
-use crate::catalog::ServedResource;
 use crate::state::State;
 
 /// Context to admit an object that is posted to a subresource or to a virtual resource. The object itself is not stored.

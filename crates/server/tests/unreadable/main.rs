@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use authn::InternalIdentity;
+use requests::request_info::Query;
 use server::client::Client;
-use server::request_info::Query;
 use server::{Config, Data, Ephemeral, offline};
 use storage::{Change, Embedded, Expect, Record, Store, StoreOptions, Write, WritePriority};
 use value::{Value, json};
@@ -179,14 +179,14 @@ async fn reads_name_an_unreadable_object_and_other_requests_are_unaffected() {
 
     // A running server locks the store; after it has stopped, the key can be deleted.
     let held = offline::delete_key(directory.path(), &key).await.unwrap_err();
-    assert!(matches!(held, offline::OfflineError::Open(_)), "{held}");
+    assert!(matches!(held, maintenance::OfflineError::Open(_)), "{held}");
     server.stop().await;
     let (unreadable, _) = offline::check(directory.path()).await.unwrap();
     assert_eq!(unreadable.iter().map(|found| found.key.as_str()).collect::<Vec<_>>(), [key.as_str()]);
     let removed = offline::delete_key(directory.path(), &key).await.unwrap();
     assert!(removed.unreadable.is_some());
     let missing = offline::delete_key(directory.path(), &key).await.unwrap_err();
-    assert!(matches!(missing, offline::OfflineError::NoSuchKey(_)), "{missing}");
+    assert!(matches!(missing, maintenance::OfflineError::NoSuchKey(_)), "{missing}");
     let server = Server::start(directory.path()).await;
     assert_eq!(server.get(MAPS).await.0, 200);
     assert_eq!(server.get(&format!("{MAPS}/plain")).await.0, 404);

@@ -10,6 +10,9 @@ use super::documents::CrateTable;
 /// Crates that open sockets or files, or have a JSON tree of their own.
 const IO: [&str; 9] = ["tokio", "mio", "socket2", "hyper", "http", "rustls", "redb", "reqwest", "serde_json"];
 
+/// Crates that implement HTTP. The crate `http` has only types.
+const HTTP: [&str; 5] = ["hyper", "hyper-util", "h2", "reqwest", "axum"];
+
 /// The packages of the build and their dependencies.
 #[derive(Debug, Default)]
 pub(super) struct Packages {
@@ -114,6 +117,26 @@ pub(super) fn without_io(packages: &Packages, decisions: &[&str]) -> Vec<String>
         let parts = packages.built_from(name);
         for io in IO.iter().filter(|io| parts.contains(*io)) {
             complaints.push(format!("`{name}` decides, but is built from `{io}`"));
+        }
+    }
+    complaints
+}
+
+/// Only `speakers` depend directly on a crate that implements HTTP, apart from tests (invariant 3). Each of them does, so that the
+/// list stays as short as possible.
+pub(super) fn http_speakers(packages: &Packages, speakers: &[&str]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for name in packages.workspace() {
+        let uses = packages.id(name).and_then(|id| packages.uses.get(id)).into_iter().flatten();
+        let http: Vec<_> = uses.map(|id| packages.name(id)).filter(|other| HTTP.contains(other)).collect();
+        match http.first() {
+            Some(other) if !speakers.contains(&name) => {
+                complaints.push(format!("`{name}` depends on `{other}`, but is not listed as speaking HTTP"));
+            }
+            None if speakers.contains(&name) => {
+                complaints.push(format!("`{name}` is listed as speaking HTTP, but depends on no HTTP crate"));
+            }
+            _ => {}
         }
     }
     complaints

@@ -16,7 +16,8 @@ const BANNED: [&str; 10] =
 const BANNED_IN_PROSE: [&str; 6] = ["facet", "heard", "nobody", "somebody", "telling", "told"];
 
 /// Where `definition` would mean a CRD. Elsewhere it may be a word of another language, such as a definition in OpenAPI.
-const CRD_CRATES: [&str; 7] = ["server", "schema", "crd", "kinds", "controllers", "conformance", "fuzz"];
+const CRD_CRATES: [&str; 8] =
+    ["server", "catalog", "schema", "crd", "kinds", "controllers", "conformance", "fuzz"];
 
 /// Keywords before the name of a type, module or function.
 const ITEMS: [&str; 7] = ["fn", "struct", "enum", "trait", "type", "union", "mod"];
@@ -41,6 +42,17 @@ pub(super) fn check_other(path: &str, text: &str) -> Vec<String> {
     }
     complaints.extend(prose(path, text));
     complaints
+}
+
+/// Every finding of a Markdown file. Code blocks show what programs print and read.
+pub(super) fn check_markdown(path: &str, text: &str) -> Vec<String> {
+    let mut is_code = false;
+    let lines = text.lines().map(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        if is_code || is_fence { "" } else { line }
+    });
+    prose(path, &lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Complains of banned words in prose. A word in backticks is a quotation.

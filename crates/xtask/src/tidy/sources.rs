@@ -14,15 +14,18 @@ const KEY_HOLDERS: [&str; 5] = [
     "crates/authn/src/tokens.rs",
     "crates/authn/src/tokens/",
     "crates/grpc/src/tls.rs",
-    "crates/server/src/pki.rs",
-    "crates/server/src/tls.rs",
+    "crates/transport/src/pki.rs",
+    "crates/transport/src/tls.rs",
 ];
 
 /// Types that are a private key or hold one.
 const KEYS: [&str; 5] = ["KeyPair", "PrivateKeyDer", "PrivatePkcs8KeyDer", "SigningKey", "EncodingKey"];
 
 /// The only files that may spell out storage keys (`/registry/…`). A path that ends with `/` is a folder.
-const STORAGE_KEYS: [&str; 2] = ["crates/server/src/keys.rs", "crates/server/src/keys/"];
+const STORAGE_KEYS: [&str; 2] = ["crates/catalog/src/keys.rs", "crates/catalog/src/keys/"];
+
+/// Longest file outside of tests, in lines.
+const MAX_LINES: usize = 500;
 
 /// Paths to I/O and to the clock. Addresses are values and may be used.
 const OUTSIDE: [&str; 14] = [
@@ -174,6 +177,12 @@ pub(super) fn storage_keys_at_home(source: &SourceFile) -> Vec<String> {
             format!("{}:{}: take the storage key from {}", source.path, number + 1, STORAGE_KEYS[0])
         })
         .collect()
+}
+
+/// A file outside of tests has at most [`MAX_LINES`] lines.
+pub(super) fn not_too_long(source: &SourceFile) -> Option<String> {
+    let is_long = source.lines > MAX_LINES && !source.is_test();
+    is_long.then(|| format!("{}: {} lines, more than {MAX_LINES}: split it", source.path, source.lines))
 }
 
 /// No comment announces work that is left to do.

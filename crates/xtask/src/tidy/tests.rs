@@ -1,10 +1,10 @@
 use serde_json::json;
 
-use super::crates::{Packages, arrows, one_cryptography, without_io};
+use super::crates::{Packages, arrows, http_speakers, one_cryptography, without_io};
 use super::documents::{CrateTable, headings};
 use super::sources::{
-    SourceFile, code_only, keys_at_home, no_io, nothing_left_to_do, one_writer, storage_keys_at_home,
-    the_writer_exists,
+    SourceFile, code_only, keys_at_home, no_io, not_too_long, nothing_left_to_do, one_writer,
+    storage_keys_at_home, the_writer_exists,
 };
 
 const ARCHITECTURE: &str = "\
@@ -20,7 +20,7 @@ const ARCHITECTURE: &str = "\
 ";
 
 fn packages(uses: &[(&str, &str, Option<&str>)]) -> Packages {
-    let names = ["value", "api", "mio"];
+    let names = ["value", "api", "mio", "hyper"];
     let present = |name: &str| name == "value" || name == "api" || uses.iter().any(|(_, to, _)| *to == name);
     let nodes = names.map(|name| {
         let deps: Vec<_> = uses
@@ -69,6 +69,17 @@ fn io_dependency_of_a_decision_crate_is_rejected_at_any_depth_except_in_tests() 
     assert_eq!(without_io(&deep, &["api"]), ["`api` decides, but is built from `mio`"]);
     let tests = packages(&[("api", "mio", Some("dev"))]);
     assert!(without_io(&tests, &["api"]).is_empty());
+}
+
+#[test]
+fn only_listed_crates_depend_on_an_http_implementation_except_in_tests() {
+    let http = packages(&[("api", "hyper", None), ("value", "hyper", Some("dev"))]);
+    assert!(http_speakers(&http, &["api"]).is_empty());
+    assert_eq!(http_speakers(&http, &[]), ["`api` depends on `hyper`, but is not listed as speaking HTTP"]);
+    assert_eq!(
+        http_speakers(&http, &["api", "value"]),
+        ["`value` is listed as speaking HTTP, but depends on no HTTP crate"]
+    );
 }
 
 #[test]
@@ -133,8 +144,8 @@ fn signing_key_outside_its_module_is_rejected() {
 fn storage_key_literal_outside_the_keys_module_is_rejected() {
     let spells = "fn f() -> &'static str { \"/registry/pods/\" }";
     let complaints = |path: &str, text: &str| storage_keys_at_home(&SourceFile::new(path, text)).len();
-    assert_eq!(complaints("crates/server/src/keys.rs", spells), 0);
-    assert_eq!(complaints("crates/server/src/keys/migration.rs", spells), 0);
+    assert_eq!(complaints("crates/catalog/src/keys.rs", spells), 0);
+    assert_eq!(complaints("crates/catalog/src/keys/migration.rs", spells), 0);
     assert_eq!(complaints("crates/server/src/handlers/get.rs", spells), 1);
     assert_eq!(complaints("crates/storage/src/store.rs", spells), 1);
     assert_eq!(complaints("crates/storage/src/store/tests.rs", spells), 0);
@@ -148,4 +159,15 @@ fn todo_comments_are_rejected() {
     let left = format!("// {}: later", concat!("TO", "DO"));
     assert_eq!(nothing_left_to_do(&SourceFile::new("crates/a/src/b.rs", &left)).len(), 1);
     assert!(nothing_left_to_do(&SourceFile::new("crates/a/src/b.rs", "// all done")).is_empty());
+}
+
+#[test]
+fn file_over_500_lines_is_rejected_unless_it_is_a_test() {
+    let lines = |count: usize| "fn a() {}\n".repeat(count);
+    assert_eq!(not_too_long(&SourceFile::new("crates/api/src/a.rs", &lines(500))), None);
+    assert_eq!(
+        not_too_long(&SourceFile::new("crates/api/src/a.rs", &lines(501))).as_deref(),
+        Some("crates/api/src/a.rs: 501 lines, more than 500: split it")
+    );
+    assert_eq!(not_too_long(&SourceFile::new("crates/api/src/a/tests.rs", &lines(501))), None);
 }

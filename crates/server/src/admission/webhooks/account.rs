@@ -5,13 +5,13 @@ use std::sync::Arc;
 use api::attestation::{ACCOUNT_NAME, ACCOUNT_NAMESPACE};
 use api::meta;
 use authz::rbac::bootstrap;
+use catalog::unreadable::Unreadable;
 use storage::Store;
 use value::Value;
 
 use super::WebhookTokens;
 use crate::bootstrap::rbac_collection;
 use crate::restore_deleted::{ObjectAt, RestoreDeleted};
-use crate::unreadable::Unreadable;
 
 /// The path of the collection, and the service account.
 pub(crate) fn account() -> ObjectAt {

@@ -13,12 +13,12 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use http::{Method, Response};
 use http_body_util::{BodyExt as _, Limited};
+use outbound::{WEBHOOK_AGENT, max_answer_to};
 
 use super::{Loopback, WebhookAddress, go_seconds, time_left};
 use crate::body::Body;
 use crate::call::RequestBody;
 use crate::heavy::Effort;
-use crate::outbound::{WEBHOOK_AGENT, max_answer_to};
 use crate::pipeline::{self, InternalRequest};
 
 /// Whether an endpoint is this server's own service.

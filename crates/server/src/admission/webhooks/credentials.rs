@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use authz::kubeconfig::KubeconfigUsers;
+use outbound::client_credentials;
+use runtime::files::read as read_file;
 
 use super::WebhookClientCredentials;
-use crate::files::read as read_file;
-use crate::outbound::client_credentials;
 
 /// Client credentials for webhooks, selected by host.
 #[derive(Clone, Debug, Default)]

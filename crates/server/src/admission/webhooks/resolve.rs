@@ -4,18 +4,17 @@ use std::net::IpAddr;
 
 use api::field::quote;
 use api::selector::FactsRef;
+use catalog::encode;
+use catalog::keys;
+use outbound::is_routable;
 use storage::Store;
 use value::Value;
-
-use crate::encode;
-use crate::keys;
-use crate::outbound::is_routable;
 
 /// Label of an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// `IP:PORT` of a ready endpoint for a port of the Service, preferably of the Service's first address family. For the type
-/// `ExternalName` it is `NAME:PORT`, and the caller must check the addresses that the name resolves to ([`crate::outbound::Reach`]).
+/// `ExternalName` it is `NAME:PORT`, and the caller must check the addresses that the name resolves to ([`outbound::Reach`]).
 pub(crate) fn endpoint(store: &Store, namespace: &str, name: &str, port: u16) -> Result<String, String> {
     let service = store
         .get(&keys::namespaced(keys::SERVICES, namespace, name))
@@ -85,7 +84,7 @@ fn ready_endpoint(slice: &Value, port_name: &str) -> Option<String> {
 /// Rotates a list to start at a random item.
 fn rotate<T>(items: &mut [T]) {
     if items.len() > 1 {
-        let by = crate::random::number() % items.len();
+        let by = runtime::random::number() % items.len();
         items.rotate_left(by);
     }
 }

@@ -16,14 +16,14 @@ use ::admission::webhook::TokenRecipient;
 use api::attestation::{self, AttestationDialect};
 use api::time::Timestamp;
 use api::{Status, meta};
+use outbound::BearerToken;
 use prometheus::{HistogramVec, IntCounter, IntCounterVec};
+use runtime::MetricRegistry;
 use tokio::sync::watch;
 use tracing::warn;
-use value::Value;
+use value::{Backoff, Value};
 
 use crate::loopback::Loopback;
-use crate::metrics::MetricRegistry;
-use crate::outbound::BearerToken;
 
 /// Age at which a token is renewed; tokens live ten minutes.
 const REPLACED_AFTER: Duration = Duration::from_mins(8);
@@ -31,9 +31,8 @@ const REPLACED_AFTER: Duration = Duration::from_mins(8);
 const MARGIN: Duration = Duration::from_secs(30);
 /// How long a review waits for a token, counted from the start of the token request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause before the next request after a failure. It doubles with each further failure, up to `LONGEST_PAUSE`.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Pauses before the next request after failures.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 /// Most cached tokens; there is one per registered webhook.
 const CAPACITY: usize = 4096;
 
@@ -266,7 +265,7 @@ impl WebhookTokens {
         });
         match (bearer.and_then(BearerToken::new), until) {
             (Some(bearer), Some(until)) => Ok(CachedToken { bearer, from, until }),
-            _ => Err(Status::internal("the answer holds no token")),
+            _ => Err(Status::internal("the response to the TokenRequest has no token or no expiration time")),
         }
     }
 
@@ -316,10 +315,9 @@ impl TokenSlot {
     }
 
     fn failed(&mut self) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
         self.under_way = None;
         self.failures = self.failures.saturating_add(1);
-        self.next = Instant::now().checked_add(pause);
+        self.next = Instant::now().checked_add(BACKOFF.after(self.failures));
     }
 }
 

@@ -6,10 +6,9 @@ use authn::{FrontProxy, User, comparable_header_name, protocols_without_token};
 use bytes::Bytes;
 use http::header::{self, CONNECTION, HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
+use requests::request_info::clean_path;
 use value::go::url::query_escape;
 use value::text::percent_encode;
-
-use crate::request_info::clean_path;
 
 /// Headers that concern a single connection and are not forwarded.
 const HOP_BY_HOP: &[&str] = &[

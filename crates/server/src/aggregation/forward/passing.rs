@@ -6,9 +6,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
-
-use crate::discard::Discarding;
-use crate::paced::{BodyReadError, Paced};
+use transport::discard::Discarding;
+use transport::paced::{BodyReadError, Paced};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyEnd {

@@ -1,7 +1,7 @@
+use runtime::truncate_remote::MAX_TEXT;
 use value::{Value, json};
 
 use super::{ConversionFailure, converted, read, restore};
-use crate::truncate_remote::MAX_TEXT;
 
 fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()

@@ -2,12 +2,11 @@
 
 use api::field::quote;
 use api::{GroupResource, Status};
+use catalog::encode;
+use catalog::keys;
+use outbound::is_routable;
 use storage::Store;
 use value::Value;
-
-use crate::encode;
-use crate::keys;
-use crate::outbound::is_routable;
 
 /// Label of an EndpointSlice with the name of its service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";

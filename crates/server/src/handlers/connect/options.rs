@@ -3,10 +3,10 @@
 use std::num::{IntErrorKind, ParseIntError};
 
 use api::{FieldError, FieldErrors, time::Timestamp};
+use requests::request_info::{Query, RequestInfo};
 use value::{Path, Value};
 
 use crate::call::Call;
-use crate::request_info::{Query, RequestInfo};
 
 /// The options as an object of `kind`; errors have the text of Go's parsers.
 pub(super) fn read(call: &Call, kind: &str) -> Result<Value, String> {
@@ -154,7 +154,7 @@ mod tests {
     use value::write;
 
     use super::{log_errors, of_query};
-    use crate::request_info::{Query, RequestInfo};
+    use requests::request_info::{Query, RequestInfo};
 
     fn read(kind: &str, path: &str, query: &str) -> Result<String, String> {
         let query = Query::parse(query);

@@ -2,12 +2,11 @@
 
 use api::meta;
 use api::time::Timestamp;
+use catalog::{ServedResource, Working};
 use crd::names;
 use kinds::strategy::{self, Propagation};
+use requests::options::DeleteOptions;
 use value::Value;
-
-use crate::catalog::{ServedResource, Working};
-use crate::options::DeleteOptions;
 
 /// Longest grace period in seconds: a century. Clients must be able to parse the deletion timestamp.
 const MAX_GRACE: i64 = 100 * 365 * 24 * 3600;

@@ -8,13 +8,13 @@ use crd::CustomResourceDefinition;
 use documents::openapi::{OpenApi, OpenApiDocument, OpenApiInputs, V2_PROTOBUF};
 use http::header::{CACHE_CONTROL, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderName};
+use requests::negotiate;
 use tokio::sync::Semaphore;
 use value::Str;
 
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::handlers::zpages;
-use crate::negotiate;
 use crate::state::State;
 
 /// Serves an OpenAPI document. `path` has the segments after `/openapi`.
@@ -84,7 +84,9 @@ async fn build(
         };
         build(&maker.apis.openapi, current)
     };
-    tokio::task::spawn_blocking(work).await.map_err(|_| Status::internal("the document could not be made"))
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Status::internal("building the OpenAPI document failed"))
 }
 
 /// Limits concurrency to one OpenAPI document per version, because building one may take seconds and much memory. The large documents of

@@ -6,21 +6,21 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::table::{self, IncludeObject, TableOptions, TableRequest};
 use api::{GroupVersionKind, Status};
 use bytes::Bytes;
+use catalog::ServedResource;
 use crd::columns::TableAllowance;
 use prometheus::IntCounter;
+use requests::negotiate::ObjectForm;
+use runtime::MetricRegistry;
 use storage::StoredEntry;
 use value::{Budget, Str, Value};
 
 use super::frame;
-use crate::catalog::ServedResource;
 use crate::heavy::{CancelOnDrop, Effort, LARGE};
-use crate::metrics::MetricRegistry;
-use crate::negotiate::ObjectForm;
 use crate::respond;
 use crate::state::State;
-use crate::table::{self, IncludeObject, TableOptions, TableRequest};
 
 /// Upper limit of cached bytes.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
@@ -161,7 +161,7 @@ impl Watcher {
                 return Ok(frame);
             }
             let now = own.state.now();
-            let object = own.kind.converter(&own.state).load(&entry).await?;
+            let object = own.state.converter(&own.kind).load(&entry).await?;
             let object = own.kind.to_sent(object).into_value();
             let shown = match form {
                 ObjectForm::Object => object,

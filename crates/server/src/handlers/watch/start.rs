@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use api::Status;
+use requests::options::{ListOptions, revision as parse_revision};
 use storage::{Store, StoredEntry, Watch, WatchError, WatchFrom};
 
 use crate::fresh;
 use crate::handlers::list::too_large;
-use crate::options::{ListOptions, revision as parse_revision};
 
 /// The first events of a watch.
 pub(super) enum WatchStart {

@@ -2,6 +2,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use authn::InternalIdentity;
+use requests::options::ListOptions;
+use requests::request_info::Query;
 use storage::shared_memory::SharedMemory;
 use storage::{Store, StoreOptions};
 use value::json;
@@ -9,8 +11,6 @@ use value::json;
 use super::{WatchStart, start_watch, wait_for_initial_state};
 use crate::Ephemeral;
 use crate::client::Client;
-use crate::options::ListOptions;
-use crate::request_info::Query;
 
 const SCOPE: &str = "/registry/configmaps/default/";
 

@@ -1,6 +1,7 @@
+use outbound::{Failure, FailureKind};
+use runtime::MetricRegistry;
+
 use super::CustomMetrics;
-use crate::metrics::MetricRegistry;
-use crate::outbound::{Failure, FailureKind};
 
 /// Certificates without SAN or with a SHA-1 signature are counted; other failures are not.
 #[test]

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
+use catalog::{Catalog, ServedResource};
 use kinds::table::Served;
 
 use super::AdmittedPost;
-use crate::catalog::{Catalog, ServedResource};
 
 fn resource(group: &str, plural: &str) -> Arc<ServedResource> {
     Catalog::new(Served::default()).find(&group.into(), &"v1".into(), &plural.into()).unwrap()

@@ -1,5 +1,5 @@
 use super::super::sources::SourceFile;
-use super::{check, check_other, doc_comments, items, names, words};
+use super::{check, check_markdown, check_other, doc_comments, items, names, words};
 
 fn comments(text: &str) -> Vec<String> {
     doc_comments(&SourceFile::new("crates/a/src/b.rs", text))
@@ -122,4 +122,13 @@ fn names_are_split_into_words() {
     assert_eq!(words("schema_epoch"), ["schema", "epoch"]);
     assert_eq!(words("SCHEMA_EPOCH"), ["schema", "epoch"]);
     assert_eq!(items("pub async fn a() { let mut b = 1; } mod c;"), ["a", "c"]);
+}
+
+#[test]
+fn banned_words_in_markdown_are_rejected_outside_of_code() {
+    assert!(check_markdown("a.md", "Every client is `told`.\n```text\nnobody\n```\nThe end.").is_empty());
+    assert_eq!(
+        check_markdown("a.md", "# A\n```text\nx\n```\nNobody may read it."),
+        ["a.md:5: `Nobody`: say which user, client or component is meant, and what it does"]
+    );
 }

@@ -1,8 +1,8 @@
 use api::attestation::WebhookConfigurationKind;
+use runtime::MetricRegistry;
 use value::json;
 
 use super::*;
-use crate::metrics::MetricRegistry;
 
 fn tokens() -> Arc<WebhookTokens> {
     WebhookTokens::new(TokenMetrics::new(&MetricRegistry::new()).unwrap(), Loopback::disconnected())

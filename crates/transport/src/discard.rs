@@ -1,0 +1,85 @@
+//! A request body whose unread rest is received and discarded for a while after it is dropped.
+//!
+//! A request is often answered before its body has arrived, for example with 403. Dropping the body would
+//! reset the HTTP/2 stream or close the connection while the client still sends, and many clients report that
+//! instead of the response. So up to [`MAX_BODY`] further bytes are received for up to [`TIME`], and thrown away.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::runtime::Handle;
+
+/// Size in bytes of the largest request body that is accepted, and of the largest rest that is discarded.
+pub const MAX_BODY: usize = 3 * 1024 * 1024;
+/// Maximum time spent discarding.
+const TIME: Duration = Duration::from_secs(5);
+
+/// A request body. Its unread rest is discarded in the background after the drop.
+#[derive(Debug)]
+pub struct Discarding {
+    body: Option<Incoming>,
+    /// Runtime for the background task; `None` once there is no content left.
+    runtime: Option<Handle>,
+}
+
+impl Discarding {
+    pub fn new(body: Incoming) -> Self {
+        let runtime = (!body.is_end_stream()).then(Handle::try_current).and_then(Result::ok);
+        Discarding { body: Some(body), runtime }
+    }
+
+    /// True if the body was not empty on arrival and has not been read to its end or failed.
+    pub fn had_content(&self) -> bool {
+        self.runtime.is_some()
+    }
+}
+
+impl Body for Discarding {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = Pin::new(body).poll_frame(cx);
+        // A body that ended or failed has no rest to discard.
+        if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
+            self.runtime = None;
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map(Body::size_hint).unwrap_or_default()
+    }
+}
+
+impl Drop for Discarding {
+    fn drop(&mut self) {
+        if let Some((runtime, mut body)) = self.runtime.take().zip(self.body.take())
+            && !body.is_end_stream()
+        {
+            runtime.spawn(tokio::time::timeout(TIME, async move {
+                let mut left = MAX_BODY;
+                while let Some(Ok(frame)) = body.frame().await {
+                    let data = frame.into_data().unwrap_or_default();
+                    match left.checked_sub(data.len()) {
+                        Some(rest) => left = rest,
+                        None => return,
+                    }
+                }
+            }));
+        }
+    }
+}
