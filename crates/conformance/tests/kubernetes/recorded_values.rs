@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{ResourcePaths, without_controllers};
 
 /// Stored values with kube-apiserver's answers, which unit tests of the encodings use, too.
-const RECORDED: &str = include_str!("../../../server/src/etcd_values/recorded.jsonl");
+const RECORDED: &str = include_str!("../../../catalog/src/etcd_values/recorded.jsonl");
 
 /// Keys with data of the servers themselves, which this server writes.
 const OF_SERVERS: [&str; 4] = [
