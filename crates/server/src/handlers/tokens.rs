@@ -165,7 +165,7 @@ async fn answer(
         return Err(Status::invalid(&expected.group_kind(), "", &errors).into());
     }
     post.validate(call, request.object()).await?;
-    let objects = StoredObjects(state.storage.store.clone());
+    let objects = StoredObjects::newest(state.storage.store.clone());
     let attester = Authorized(state.authorization.chain.load_full());
     let grant = request.grant(&tokens.rules, &objects, &attester, crate::random::uid()).await?;
     for warning in &grant.warnings {

@@ -8,6 +8,7 @@
 mod addresses;
 mod crds;
 mod quotas;
+mod security;
 mod servers;
 
 use std::time::{Duration, Instant};
