@@ -19,8 +19,8 @@ use tokio::sync::{mpsc, watch};
 use value::{Str, Value};
 
 use crate::catalog::{Catalog, CrdRevisions, CustomKinds, SchemaEpoch};
+use crate::consistent_reads;
 use crate::encode;
-use crate::fresh;
 use crate::keys::CRDS;
 use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
@@ -54,7 +54,7 @@ impl CrdProgress {
     /// backend as much as the read of a known one. Fails after some seconds, because it is not known then that there is no such resource.
     pub(crate) async fn catch_up(&self, store: &Store) -> Result<(), Status> {
         let store = store.of(CRDS);
-        if fresh::catch_up(store).await?.is_none() && self.catch_up_with_memory(store).await {
+        if consistent_reads::catch_up(store).await?.is_none() && self.catch_up_with_memory(store).await {
             return Ok(());
         }
         Err(Status::unavailable("this server has not received all CustomResourceDefinitions yet; try again"))

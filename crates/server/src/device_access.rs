@@ -10,8 +10,8 @@ use value::{Path, Str, Value};
 
 use crate::call::Call;
 use crate::catalog::ServedResource;
+use crate::consistent_reads;
 use crate::encode;
-use crate::fresh;
 use crate::keys;
 use crate::state::State;
 
@@ -46,7 +46,7 @@ pub(crate) async fn check_admin(
     let name = call.info.namespace.clone();
     // Like kube-apiserver, the label is read from the backend: another server may have removed it.
     let key = keys::built_in("", "namespaces").map(|prefix| format!("{prefix}{name}")).unwrap_or_default();
-    let entry = fresh::entry(&state.storage.store, &key).await?;
+    let entry = consistent_reads::entry(&state.storage.store, &key).await?;
     let namespace = entry.map(|entry| encode::tree(&entry)).transpose()?;
     let object = format!("{name}/{}", meta::name(new));
     let resource = match call.info.subresource.as_str() {

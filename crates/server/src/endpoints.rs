@@ -18,8 +18,8 @@ use tracing::{info, warn};
 use value::Value;
 
 use crate::client::Client;
+use crate::consistent_reads;
 use crate::encode;
-use crate::fresh;
 use crate::keys;
 use crate::request_info::Query;
 use crate::state::State;
@@ -225,7 +225,7 @@ fn object(api_version: &str, kind: &str) -> Value {
 /// The addresses of all keys that have not expired, by what the backend has: memory that is behind may have keys of servers that no longer
 /// run.
 async fn leases(store: &Store) -> Result<BTreeSet<String>, Status> {
-    let entries = fresh::entries(store, keys::MASTER_LEASES).await?;
+    let entries = consistent_reads::entries(store, keys::MASTER_LEASES).await?;
     let leases = entries.iter().filter_map(|entry| encode::tree(entry).ok());
     let address_of = |lease: Value| {
         let address = lease.list_at(&["subsets"]).first()?.list_at(&["addresses"]).first()?;

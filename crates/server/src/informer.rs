@@ -12,8 +12,8 @@ use storage::{ChangeKind as Change, ListPage, Store, StoreEvent, StoredEntry};
 use tokio::sync::watch;
 use value::Value;
 
+use crate::consistent_reads;
 use crate::encode;
-use crate::fresh;
 use crate::keys;
 use crate::list_watch::{ListWatch, Update};
 use crate::unreadable::{Concern, Unreadable};
@@ -62,7 +62,7 @@ impl RoleInformers {
         if !store.is_shared() {
             return Ok(());
         }
-        fresh::require_current(store).await?;
+        consistent_reads::require_current(store).await?;
         let caught_up = async {
             for (plural, informer) in &self.0 {
                 let Some(prefix) = keys::built_in(authz::rbac::GROUP, plural) else { continue };
@@ -71,7 +71,7 @@ impl RoleInformers {
             }
         };
         let late = |_| Status::unavailable("this server has not applied all changes of roles yet; try again");
-        tokio::time::timeout(fresh::PATIENCE, caught_up).await.map_err(late)
+        tokio::time::timeout(consistent_reads::PATIENCE, caught_up).await.map_err(late)
     }
 }
 

@@ -12,8 +12,8 @@ use storage::Store;
 use value::{Str, Value};
 
 use crate::config::ConfigError;
+use crate::consistent_reads;
 use crate::encode;
-use crate::fresh;
 use crate::keys;
 
 /// The flags of service account tokens.
@@ -137,9 +137,9 @@ impl BoundObjects for StoredObjects {
         Box::pin(async move {
             // Another server may have created the object a moment ago.
             let entry = match self.store.get(&key).filter(|_| !self.is_newest) {
-                None => {
-                    fresh::entry(&self.store, &key).await.map_err(|status| status.message().to_owned())?
-                }
+                None => consistent_reads::entry(&self.store, &key)
+                    .await
+                    .map_err(|status| status.message().to_owned())?,
                 found => found,
             };
             let object = entry.map(|entry| encode::tree(&entry)).transpose();

@@ -30,9 +30,9 @@ pub(crate) use time_mark::TimeMark;
 
 use crate::call::Call;
 use crate::catalog::{ServedResource, Subresource, Working};
+use crate::consistent_reads;
 use crate::device_access;
 use crate::encode;
-use crate::fresh;
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
 
@@ -102,7 +102,7 @@ impl WriteContext<'_> {
         if self.dry_run {
             let store = &self.state.storage.store;
             if expect == Expect::Absent
-                && fresh::entry(store, &key).await.map_err(StoreError::Refused)?.is_some()
+                && consistent_reads::entry(store, &key).await.map_err(StoreError::Refused)?.is_some()
             {
                 return Err(StoreError::Conflict);
             }

@@ -15,8 +15,8 @@ use value::{Map, Value};
 
 use super::bitmap::{NodePortRange, PortBitmap};
 use super::limits::RELEASE_WITHIN;
+use crate::consistent_reads;
 use crate::encode;
-use crate::fresh;
 use crate::keys;
 use crate::metrics::AddressMetrics;
 use crate::write;
@@ -63,7 +63,7 @@ impl NodePorts {
 
     /// Like [`NodePorts::in_turn`], after all writes that any server has acknowledged. The turn is not held during the wait for them.
     pub(crate) async fn in_turn_with_newest(&self) -> Result<PortsInTurn<'_>, Status> {
-        fresh::require_current(&self.store).await?;
+        consistent_reads::require_current(&self.store).await?;
         self.in_turn().await.map_err(Status::internal)
     }
 

@@ -28,8 +28,8 @@ use super::ports::PortsNotWritten;
 use super::{Allocations, ip_address};
 use crate::bootstrap::{PostStartHook, RETRY};
 use crate::client::Client;
+use crate::consistent_reads;
 use crate::encode;
-use crate::fresh;
 use crate::keys;
 use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
@@ -385,7 +385,7 @@ impl AddressRepair {
 
     /// Waits until reads see every acknowledged write.
     async fn confirm(&self) -> Result<(), Status> {
-        fresh::require_current(&self.allocations.store).await
+        consistent_reads::require_current(&self.allocations.store).await
     }
 
     async fn warn(&self, object: &Value, warning: &Warning) {

@@ -30,8 +30,8 @@ use storage::ListAt;
 use value::{Map, Str, Value};
 
 use crate::client::Client;
+use crate::consistent_reads::{self, RecentCatchUp};
 use crate::encode;
-use crate::fresh::{self, RecentCatchUp};
 use crate::keys;
 use crate::loopback::Loopback;
 use crate::state::State;
@@ -98,7 +98,7 @@ impl ResourceQuotaPlugin {
         let Some(revision) = behind else {
             return Ok(KnownQuotas { quotas: in_memory(), at, is_memory_current: true });
         };
-        let entries = fresh::entries_at(store, &scope, ListAt::Exact(revision)).await?;
+        let entries = consistent_reads::entries_at(store, &scope, ListAt::Exact(revision)).await?;
         let quotas: Result<_, Status> =
             entries.iter().map(|entry| encode::tree(entry).map(Arc::new)).collect();
         Ok(KnownQuotas { quotas: quotas?, at, is_memory_current: false })
@@ -108,7 +108,7 @@ impl ResourceQuotaPlugin {
     async fn has_quota(&self, namespace: &str) -> Result<bool, Status> {
         let server = self.loopback.server(NOT_READY)?;
         let Some(scope) = quotas_of(namespace) else { return Ok(false) };
-        Ok(!fresh::entries(&server.storage.store, &scope).await?.is_empty())
+        Ok(!consistent_reads::entries(&server.storage.store, &scope).await?.is_empty())
     }
 
     fn in_flight(
@@ -216,7 +216,7 @@ impl ResourceQuotaPlugin {
         let server = self.loopback.server(NOT_READY)?;
         let store = &server.storage.store;
         match quotas_of(namespace).filter(|_| store.is_shared()) {
-            Some(scope) => Ok(fresh::catch_up(store.of(&scope)).await?.is_none()),
+            Some(scope) => Ok(consistent_reads::catch_up(store.of(&scope)).await?.is_none()),
             None => Ok(false),
         }
     }
@@ -255,7 +255,7 @@ impl ResourceQuotaPlugin {
         if !own.drain().await {
             return Ok(RecountOutcome::Retry(RETRY_DELAY));
         }
-        fresh::require_current(&server.storage.store).await?;
+        consistent_reads::require_current(&server.storage.store).await?;
         let Some(quota) = server.object("", "resourcequotas", namespace, name) else {
             return Ok(RecountOutcome::Done);
         };

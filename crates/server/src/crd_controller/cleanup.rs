@@ -11,8 +11,8 @@ use value::{Str, Value};
 use super::PATH;
 use super::status::CrdStatusWriter;
 use crate::catalog::ServedResource;
+use crate::consistent_reads;
 use crate::encode;
-use crate::fresh;
 use crate::keys::CRDS;
 
 /// Interval of checks whether the objects of a deleted CRD are gone.
@@ -88,7 +88,7 @@ impl CrdStatusWriter {
         let mut asked = HashSet::new();
         loop {
             // As all servers have written them: with the finalizer gone, objects that are left would stay forever.
-            let left = fresh::entries(&self.state.storage.store, &scope).await?;
+            let left = consistent_reads::entries(&self.state.storage.store, &scope).await?;
             if left.is_empty() {
                 return Ok(());
             }

@@ -9,8 +9,8 @@ use value::{Map, Value};
 
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::{ServedResource, Subresource};
+use crate::consistent_reads::BaseEntry;
 use crate::decode;
-use crate::fresh::BaseEntry;
 use crate::options::WriteOptions;
 use crate::ownership::FieldTracking;
 use crate::state::State;

@@ -16,8 +16,8 @@ use value::{Map, Str, Value};
 use super::pods::posted;
 use crate::call::{Call, HandlerResponse};
 use crate::catalog::ServedResource;
+use crate::consistent_reads;
 use crate::encode;
-use crate::fresh;
 use crate::options::WriteOptions;
 use crate::ownership;
 use crate::state::State;
@@ -147,7 +147,7 @@ async fn answer(
     };
     let object = post.mutate(call, object).await?;
     TokenRequest::check_address(&object, &call.info.namespace, &name)?;
-    let entry = fresh::entry(&state.storage.store, &kind.key(&call.info.namespace, &name)).await?;
+    let entry = consistent_reads::entry(&state.storage.store, &kind.key(&call.info.namespace, &name)).await?;
     let entry = entry.ok_or_else(|| Status::not_found(&kind.resource, &name))?;
     let account = encode::tree(&entry)?;
     let now = Timestamp::from_seconds(call.now);
