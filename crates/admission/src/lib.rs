@@ -44,7 +44,7 @@ pub use metrics::{
     AdmissionMetrics, AdmissionPhase, MatchConditionLabels, NoMetrics, PluginId, PolicyErrorType,
     WebhookLabels, WebhookRejection,
 };
-pub use notes::{AdmissionNotes, AuditAnnotation, AuditLevel, EvaluatedManifests, RequestGuard};
+pub use notes::{AdmissionNotes, AuditAnnotation, AuditLevel, EvaluatedManifests, WriteGuard};
 pub use plugin::{AsyncPlugin, MutatingRequest, Plugin};
 pub use reinvocation::{Reinvocation, ReinvocationState};
 

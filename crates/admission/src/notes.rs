@@ -1,6 +1,13 @@
 //! Warnings for the client and audit annotations that plugins produce.
 
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Status;
 use value::Str;
+
+use crate::BoxFuture;
 
 /// The lowest audit level at which an annotation is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,8 +33,8 @@ pub struct AdmissionNotes {
     pub annotations: Vec<AuditAnnotation>,
     /// The policies and webhook configurations from manifest files that were evaluated.
     pub manifests: EvaluatedManifests,
-    /// Dropped after the request is answered.
-    pub guards: Vec<RequestGuard>,
+    /// Dropped after the request is answered and its write has ended.
+    pub guards: Vec<Arc<dyn WriteGuard>>,
 }
 
 /// Names of the policies and webhook configurations from manifest files that were evaluated, in order, for
@@ -61,8 +68,15 @@ impl EvaluatedManifests {
     }
 }
 
-/// A guard that is dropped when the request ends.
-pub type RequestGuard = Box<dyn std::any::Any + Send + Sync>;
+/// A resource that admission holds for a write. It is dropped when the request is answered and its write has ended, also if the client does not
+/// wait for that.
+pub trait WriteGuard: Debug + Send + Sync {
+    /// Called immediately before the write is sent to the store. The error refuses the write.
+    fn check(&self) -> BoxFuture<'_, Result<(), Status>>;
+
+    /// How long the store may take; `None` for its own limit.
+    fn time_limit(&self) -> Option<Duration>;
+}
 
 impl AdmissionNotes {
     pub fn warn(&mut self, text: impl Into<String>) {
@@ -78,8 +92,8 @@ impl AdmissionNotes {
         self.annotations.push(AuditAnnotation { key: key.into(), value: value.into(), level });
     }
 
-    pub fn keep_until_answered(&mut self, guards: RequestGuard) {
-        self.guards.push(guards);
+    pub fn guard_write(&mut self, guard: Arc<dyn WriteGuard>) {
+        self.guards.push(guard);
     }
 
     /// Appends the notes of a call that ran concurrently.

@@ -19,68 +19,145 @@ struct CustomGroup {
     kinds: HashMap<(Str, Str), Arc<ServedResource>>,
     /// Every readable CRD by name, established or not.
     crds: BTreeMap<Str, CatalogedCrd>,
-    /// Name of the CRD that owns a kind or list kind.
-    owners: HashMap<Str, Str>,
+    /// The established CRDs whose status claims a kind or list kind, in the order of their creation. The first one owns it.
+    claims: HashMap<Str, BTreeSet<(u64, Str)>>,
     /// Names of stored CRDs that cannot be read, so that their kinds are unknown.
     unreadable: BTreeSet<Str>,
 }
 
-/// A CRD with the revision at which it was stored.
+/// The revisions of a stored CRD.
+#[derive(Clone, Copy, Debug)]
+pub struct CrdRevisions {
+    pub created: u64,
+    /// Of its last change.
+    pub changed: u64,
+}
+
+/// A CRD with the revisions at which it was stored.
 #[derive(Clone, Debug)]
 struct CatalogedCrd {
+    /// Without its kind if it has lost that.
     crd: Arc<crd::CustomResourceDefinition>,
-    revision: u64,
+    stored: Arc<crd::CustomResourceDefinition>,
+    revisions: CrdRevisions,
     epoch: Arc<SchemaEpoch>,
     /// Set if the CRD's status claims a kind that another CRD owns.
     lost_kind: bool,
 }
 
+impl CatalogedCrd {
+    /// The kind and list kind that an established CRD claims.
+    fn claimed(&self) -> impl Iterator<Item = &Str> {
+        let names = [&self.stored.names.kind, &self.stored.names.list_kind];
+        names.into_iter().filter(|name| self.stored.established && !name.is_empty())
+    }
+}
+
 impl CustomGroup {
     fn remove(&mut self, name: &str) {
-        self.unreadable.remove(name);
-        let Some(CatalogedCrd { crd: former, .. }) = self.crds.remove(name) else { return };
-        for version in &former.versions {
-            self.kinds.remove(&(version.name.clone(), former.names.plural.clone()));
+        let was_unreadable = self.unreadable.remove(name);
+        let former = self.crds.remove(name);
+        if let Some(former) = &former {
+            self.remove_kinds(&former.stored);
         }
-        for name in [&former.names.kind, &former.names.list_kind] {
-            if self.owners.get(name) == Some(&former.name) {
-                self.owners.remove(name);
+        let claimed: Vec<Str> = match &former {
+            _ if was_unreadable => self.claims.keys().cloned().collect(),
+            Some(former) => former.claimed().cloned().collect(),
+            None => return,
+        };
+        let mut rivals = BTreeSet::new();
+        for kind in claimed {
+            let Some(claimants) = self.claims.get_mut(&kind) else { continue };
+            claimants.retain(|(_, claimant)| claimant != name);
+            rivals.extend(claimants.iter().map(|(_, rival)| rival.clone()));
+            if claimants.is_empty() {
+                self.claims.remove(&kind);
+            }
+        }
+        self.reassign(rivals);
+    }
+
+    /// Serves no resources of a CRD that cannot be read, and lets no other have its kind.
+    fn set_unreadable(&mut self, name: &str) {
+        if let Some(former) = self.crds.remove(name) {
+            self.remove_kinds(&former.stored);
+        }
+        self.unreadable.insert(name.into());
+    }
+
+    fn set(&mut self, cataloged: CatalogedCrd) {
+        let name = cataloged.stored.name.clone();
+        self.remove(&name);
+        let mut rivals = BTreeSet::new();
+        for kind in cataloged.claimed() {
+            let claimants = self.claims.entry(kind.clone()).or_default();
+            rivals.extend(claimants.iter().map(|(_, rival)| rival.clone()));
+            claimants.insert((cataloged.revisions.created, name.clone()));
+        }
+        self.crds.insert(name.clone(), cataloged);
+        self.assign(&name);
+        self.reassign(rivals);
+    }
+
+    /// Decides again for CRDs that claim a kind whose claimants have changed.
+    fn reassign(&mut self, rivals: BTreeSet<Str>) {
+        for rival in rivals {
+            if self.crds.get(&rival).is_some_and(|known| known.lost_kind != self.loses_kind(known)) {
+                self.assign(&rival);
             }
         }
     }
 
-    /// Assigns the kind that the CRD's status claims; `false` if another CRD owns it, whatever both statuses say. Policies, webhooks and
-    /// owner references name kinds: with two CRDs of one kind they would find the wrong objects.
-    fn claim_kind(&mut self, crd: &crd::CustomResourceDefinition) -> bool {
-        let names = [&crd.names.kind, &crd.names.list_kind];
-        let names = names.into_iter().filter(|name| !name.is_empty());
-        if names.clone().any(|name| self.owners.contains_key(name)) {
-            return false;
+    /// Reports whether an older CRD claims the kind of this one, whatever both statuses say. Policies, webhooks and owner references name
+    /// kinds: with two CRDs of one kind they would find the wrong objects. Every server decides this in the same way, because it depends
+    /// only on what is stored.
+    fn loses_kind(&self, cataloged: &CatalogedCrd) -> bool {
+        cataloged.claimed().any(|kind| {
+            let first = self.claims.get(kind).and_then(BTreeSet::first);
+            first.is_some_and(|(_, owner)| *owner != cataloged.stored.name)
+        })
+    }
+
+    /// Serves the resources of a CRD that is established and has its kind, and no resources of another.
+    fn assign(&mut self, name: &Str) {
+        let Some(mut cataloged) = self.crds.remove(name) else { return };
+        cataloged.lost_kind = self.loses_kind(&cataloged);
+        cataloged.crd = Arc::clone(&cataloged.stored);
+        if cataloged.lost_kind {
+            Arc::make_mut(&mut cataloged.crd).lose_kind();
         }
-        self.owners.extend(names.map(|name| (name.clone(), crd.name.clone())));
-        true
+        self.remove_kinds(&cataloged.stored);
+        let crd = &cataloged.crd;
+        if let Some(stored) = crd.stored().filter(|_| crd.established) {
+            for version in &crd.versions {
+                let kind = ServedResource::custom(crd, version, stored, Arc::clone(&cataloged.epoch));
+                let key = (version.name.clone(), crd.names.plural.clone());
+                self.kinds.insert(key, Arc::new(kind));
+            }
+        }
+        self.crds.insert(name.clone(), cataloged);
+    }
+
+    fn remove_kinds(&mut self, crd: &crd::CustomResourceDefinition) {
+        for version in &crd.versions {
+            self.kinds.remove(&(version.name.clone(), crd.names.plural.clone()));
+        }
     }
 }
 
 impl CustomKinds {
-    /// Replaces the CRD of this name with one stored at `revision`. A CRD that is not established serves no resources. Versions that are
-    /// not served are included: objects may be stored in them, or converted to them for policies and webhooks.
-    pub fn set(&mut self, mut crd: crd::CustomResourceDefinition, revision: u64, epoch: Arc<SchemaEpoch>) {
+    /// Replaces the CRD of this name with a stored one. A CRD that is not established serves no resources. Versions that are not served
+    /// are included: objects may be stored in them, or converted to them for policies and webhooks.
+    pub fn set(
+        &mut self,
+        crd: crd::CustomResourceDefinition,
+        revisions: CrdRevisions,
+        epoch: Arc<SchemaEpoch>,
+    ) {
         let group = Arc::make_mut(self.groups.entry(crd.group.clone()).or_default());
-        group.remove(&crd.name);
-        let lost_kind = crd.established && !group.claim_kind(&crd);
-        if lost_kind {
-            crd.lose_kind();
-        }
-        let crd = Arc::new(crd);
-        if let Some(stored) = crd.stored().filter(|_| crd.established) {
-            for version in &crd.versions {
-                let kind = ServedResource::custom(&crd, version, stored, Arc::clone(&epoch));
-                let key = (version.name.clone(), crd.names.plural.clone());
-                group.kinds.insert(key, Arc::new(kind));
-            }
-        }
-        group.crds.insert(crd.name.clone(), CatalogedCrd { crd, revision, epoch, lost_kind });
+        let stored = Arc::new(crd);
+        let crd = Arc::clone(&stored);
+        group.set(CatalogedCrd { crd, stored, revisions, epoch, lost_kind: false });
     }
 
     /// Removes a CRD and its resources.
@@ -97,8 +174,7 @@ impl CustomKinds {
     /// Removes the resources of a CRD whose stored bytes cannot be read, and remembers its name.
     pub fn set_unreadable(&mut self, name: &str) {
         let group = Arc::make_mut(self.groups.entry(group_of(name).into()).or_default());
-        group.remove(name);
-        group.unreadable.insert(name.into());
+        group.set_unreadable(name);
     }
 
     /// Name of an unreadable CRD of a group. While there is one, the owner of a kind in this group is uncertain.
@@ -143,7 +219,7 @@ impl CustomKinds {
 
     /// Revision at which the CRD was stored.
     pub fn revision(&self, name: &str) -> Option<u64> {
-        self.cataloged(name).map(|cataloged| cataloged.revision)
+        self.cataloged(name).map(|cataloged| cataloged.revisions.changed)
     }
 }
 
@@ -151,3 +227,6 @@ impl CustomKinds {
 fn group_of(name: &str) -> &str {
     name.split_once('.').map_or("", |(_, group)| group)
 }
+
+#[cfg(test)]
+mod tests;

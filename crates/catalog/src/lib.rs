@@ -40,7 +40,7 @@ use crd::CustomResourceDefinition;
 use kinds::table::{self, KindStorage, Resource, Served};
 use value::Str;
 
-pub use custom::CustomKinds;
+pub use custom::{CrdRevisions, CustomKinds};
 pub use schema_epoch::{SchemaEpoch, SchemaWriter};
 pub use served_resource::{CustomResourceVersion, ServedResource};
 pub use shapes::{Sent, StoredObject, Working};

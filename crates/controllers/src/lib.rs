@@ -42,7 +42,7 @@ pub use crate::api::{
 pub use aggregation::Aggregate;
 pub use claims::{ClaimLabels, ClaimObserver, ObserveClaims};
 pub use leadership::{Candidate, ControllerGroup, LeaseApi, StartGroup, lead};
-pub use quotas::{Recount, RecountFuture};
+pub use quotas::{Recount, RecountFuture, RecountOutcome};
 
 #[derive(Clone, Debug)]
 pub struct ControllerOptions {

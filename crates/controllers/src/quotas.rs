@@ -19,13 +19,20 @@ pub(crate) const NAME: &str = "resourcequota-controller";
 const CHARGE_CHECK_DELAY: Duration = Duration::from_secs(5);
 /// Interval of periodic recounts.
 const RECOUNT_INTERVAL: Duration = Duration::from_mins(5);
-/// Retry delay while a charged write is still in progress.
-const RETRY_DELAY: Duration = Duration::from_millis(50);
+
+/// The result of a [`Recount`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecountOutcome {
+    /// The usage is counted, or the quota is gone.
+    Done,
+    /// Charged objects may not be stored yet; count again after this time.
+    Retry(Duration),
+}
 
 /// The future returned by [`Recount`].
-pub type RecountFuture = Pin<Box<dyn Future<Output = Result<bool, Status>> + Send>>;
+pub type RecountFuture = Pin<Box<dyn Future<Output = Result<RecountOutcome, Status>> + Send>>;
 
-/// Recounts one quota, given namespace and name. Resolves to false if it must be retried shortly.
+/// Recounts one quota, given namespace and name.
 #[derive(Clone)]
 pub struct Recount(pub Arc<dyn Fn(Str, Str) -> RecountFuture + Send + Sync>);
 
@@ -73,8 +80,10 @@ impl<A: Api> Controller for Recounting<A> {
 
     async fn reconcile(&self, key: (Str, Str)) -> Result<Next<(Str, Str)>, Status> {
         let (namespace, name) = key;
-        let done = (self.recount.0)(namespace, name).await?;
-        Ok(Next::After(if done { RECOUNT_INTERVAL } else { RETRY_DELAY }))
+        Ok(Next::After(match (self.recount.0)(namespace, name).await? {
+            RecountOutcome::Done => RECOUNT_INTERVAL,
+            RecountOutcome::Retry(after) => after,
+        }))
     }
 }
 

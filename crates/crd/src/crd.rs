@@ -19,7 +19,7 @@ pub trait CrdSource: Send + Sync + fmt::Debug {
 }
 
 /// A CRD without its schemas.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub struct CustomResourceDefinition {
     pub name: Str,

@@ -13,6 +13,7 @@ mod claims;
 mod default_cidr;
 mod events;
 mod ip_address;
+mod limits;
 mod ports;
 mod range;
 mod repair;
@@ -241,8 +242,11 @@ impl Allocations {
             let allocation = match (outcome, &mut turn) {
                 (Ok(allocation), _) => allocation,
                 // The refusal may be due to ports that another server has released.
-                (Err(status), Some(turn)) => {
-                    if turn.refresh().await.map_err(Status::internal)? {
+                (Err(status), Some(former)) => {
+                    let before = former.stored().revision;
+                    turn = None;
+                    let newest = turn.insert(self.ports.in_turn_with_newest().await?);
+                    if newest.stored().revision != before {
                         continue;
                     }
                     self.metrics.count_ports(counts);

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use admission::{
-    AdmissionNotes, AdmissionSnapshot, AuditAnnotation, AuditLevel, EvaluatedManifests, RequestGuard,
+    AdmissionNotes, AdmissionSnapshot, AuditAnnotation, AuditLevel, EvaluatedManifests, WriteGuard,
 };
 use api::Status;
 use audit::AuditRecord;
@@ -84,8 +84,8 @@ pub struct Call {
     /// Set of all entries in `warnings`, to find duplicates.
     warned: HashSet<String>,
     record: AuditRecord,
-    /// Admission guards that are released when the request ends.
-    held: Vec<RequestGuard>,
+    /// The guards of the last admission: a write that is attempted again is admitted again.
+    write_guards: Vec<Arc<dyn WriteGuard>>,
 }
 
 /// The parts of a network request besides its head.
@@ -166,7 +166,7 @@ impl Call {
             warnings: Vec::new(),
             warned: HashSet::new(),
             record,
-            held: Vec::new(),
+            write_guards: Vec::new(),
         };
         for warning in warnings {
             call.warn(warning);
@@ -219,7 +219,14 @@ impl Call {
         let most = EvaluatedManifests::MAX_LISTED;
         self.record.list("source.admission.k8s.io/manifest-webhooks", &notes.manifests.webhooks, most);
         self.record.list("source.admission.k8s.io/manifest-policies", &notes.manifests.policies, most);
-        self.held.extend(notes.guards);
+        if !notes.guards.is_empty() {
+            self.write_guards = notes.guards;
+        }
+    }
+
+    /// The guards of admission, which must live until the write of the request has ended.
+    pub(crate) fn write_guards(&self) -> Vec<Arc<dyn WriteGuard>> {
+        self.write_guards.clone()
     }
 
     /// Removes and returns the collected warnings.

@@ -9,31 +9,28 @@ mod cleanup;
 mod status;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use api::Status;
+use catalog::encode;
+use catalog::keys::CRDS;
+use catalog::unreadable::{Concern, Unreadable};
+use catalog::{Catalog, CrdRevisions, CustomKinds, SchemaEpoch};
 use crd::{CrdSource, CustomResourceDefinition};
 use storage::{ChangeKind as Change, Store, StoredEntry};
 use tokio::sync::{mpsc, watch};
 use value::{Str, Value};
 
-use crate::fresh;
+use crate::consistent_reads;
 use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
 
-use catalog::encode;
-use catalog::keys::CRDS;
-use catalog::unreadable::{Concern, Unreadable};
-use catalog::{Catalog, CustomKinds, SchemaEpoch};
 use status::CrdStatusWriter;
 
 const PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// Polling interval while writers still use a former schema.
 const SETTLE: Duration = Duration::from_millis(20);
-/// Lookups of new CRDs for requests for unknown resources, in each window.
-const MAX_LOOKUPS: u32 = 10;
-const LOOKUP_WINDOW: Duration = Duration::from_secs(1);
 /// How long such a request waits for the catalog.
 const CATCH_UP: Duration = Duration::from_secs(3);
 /// Delay before a failed status write is retried.
@@ -45,7 +42,6 @@ pub(crate) struct CrdProgress {
     revision: watch::Receiver<u64>,
     /// The highest revision that a caller of [`CrdProgress::caught_up`] waits for.
     wanted: watch::Sender<u64>,
-    lookups: Arc<LookupLimit>,
 }
 
 impl CrdProgress {
@@ -54,18 +50,20 @@ impl CrdProgress {
         self.revision.clone()
     }
 
-    /// Waits until the catalog reflects every CRD that any server has acknowledged: for a request for an unknown resource. On a shared
-    /// store, where this costs a read of the backend, only CRDs that memory has are waited for if too many requests ask.
-    pub(crate) async fn catch_up(&self, store: &Store) {
-        if store.is_shared() && self.lookups.allow() && fresh::catch_up(store).await.is_err() {
-            return;
+    /// Waits until the catalog reflects every CRD that any server has acknowledged: for a request for an unknown resource, which costs the
+    /// backend as much as the read of a known one. Fails after some seconds, because it is not known then that there is no such resource.
+    pub(crate) async fn catch_up(&self, store: &Store) -> Result<(), Status> {
+        let store = store.of(CRDS);
+        if consistent_reads::catch_up(store).await?.is_none() && self.catch_up_with_memory(store).await {
+            return Ok(());
         }
-        self.catch_up_with_memory(store).await;
+        Err(Status::unavailable("this server has not received all CustomResourceDefinitions yet; try again"))
     }
 
-    /// Waits until the catalog reflects every CRD that memory has.
-    pub(crate) async fn catch_up_with_memory(&self, store: &Store) {
-        let _ = tokio::time::timeout(CATCH_UP, self.caught_up(store, store.revision())).await;
+    /// Waits until the catalog reflects every CRD that memory has; false if it does not after some seconds.
+    pub(crate) async fn catch_up_with_memory(&self, store: &Store) -> bool {
+        let store = store.of(CRDS);
+        tokio::time::timeout(CATCH_UP, self.caught_up(store, store.revision())).await.is_ok()
     }
 
     /// Waits until the catalog reflects the CRDs at `revision`, which may be the revision of any write.
@@ -81,27 +79,6 @@ impl CrdProgress {
     /// Waits until the catalog reflects the CRD written at `revision`.
     pub(crate) async fn reached(&self, revision: u64) {
         let _ = self.revision.clone().wait_for(|reached| *reached >= revision).await;
-    }
-}
-
-/// Limits how many requests for unknown resources look for new CRDs, because each costs a read of the backend.
-#[derive(Debug, Default)]
-struct LookupLimit(Mutex<Option<(Instant, u32)>>);
-
-impl LookupLimit {
-    fn allow(&self) -> bool {
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        match &mut *window {
-            Some((since, count)) if now.duration_since(*since) < LOOKUP_WINDOW => {
-                *count += 1;
-                *count <= MAX_LOOKUPS
-            }
-            window => {
-                *window = Some((now, 1));
-                true
-            }
-        }
     }
 }
 
@@ -133,7 +110,7 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
     let mut unknown = Vec::new();
     for entry in &page.entries {
         match read(entry) {
-            Ok(crd) => crds.push((crd, entry.revision)),
+            Ok(crd) => crds.push((crd, revisions_of(entry))),
             Err(why) => {
                 unreadable.note(entry, &why, Some(Concern::CustomResourceDefinition));
                 unknown.push(name_of(&entry.key));
@@ -141,13 +118,11 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
         }
         seen.insert(Arc::clone(&entry.key));
     }
-    // If two CRDs claim a kind, the older one gets it.
-    crds.sort_by(|(a, _), (b, _)| a.created.cmp(&b.created));
     catalog.change_custom(|custom| {
-        for (crd, revision) in crds {
+        for (crd, revisions) in crds {
             let epoch =
                 if store.is_shared() { SchemaEpoch::never() } else { SchemaEpoch::after(page.revision) };
-            custom.set(crd, revision, epoch);
+            custom.set(crd, revisions, epoch);
         }
         for name in unknown {
             custom.set_unreadable(name);
@@ -156,8 +131,7 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
     });
     let (sender, revision) = watch::channel(page.revision);
     let (wanted, asked) = watch::channel(0);
-    let lookups = Arc::default();
-    (CrdProgress { revision, wanted, lookups }, CrdInformer { seen, events, sender, asked })
+    (CrdProgress { revision, wanted }, CrdInformer { seen, events, sender, asked })
 }
 
 fn read(entry: &Arc<StoredEntry>) -> Result<CustomResourceDefinition, Status> {
@@ -178,7 +152,11 @@ fn put(state: &State, custom: &mut CustomKinds, crd: CustomResourceDefinition, e
         (Some(former), _) => SchemaEpoch::instead_of(&former),
         (None, _) => SchemaEpoch::after(state.storage.store.revision()),
     };
-    custom.set(crd, entry.revision, epoch);
+    custom.set(crd, revisions_of(entry), epoch);
+}
+
+fn revisions_of(entry: &StoredEntry) -> CrdRevisions {
+    CrdRevisions { created: entry.created, changed: entry.revision }
 }
 
 /// Ends the transition to a new schema: once no writer uses the former one, later writes are known to conform to the new one.

@@ -3,14 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use admission::ClusterView;
-use api::{FieldError, FieldErrors, meta};
+use api::{FieldError, FieldErrors, Status, meta};
 use authz::{AuthorizationAttributes, Decision, forbidden};
 use catalog::ServedResource;
+use catalog::encode;
+use catalog::keys;
 use kinds::validation::admin_access;
 use value::{Path, Str, Value};
 
 use crate::call::Call;
+use crate::consistent_reads;
 use crate::state::State;
 
 /// Drops `adminAccess` if the feature gate `DRAAdminAccess` is off and the old object does not have it.
@@ -30,25 +32,28 @@ const ANNOTATION: &str = "resource.k8s.io/admin-access";
 
 /// Checks that the namespace currently has a label that allows admin access, if the object asks for it. `old_status_of` is the object
 /// before a change of its status; `None` for a new object.
-pub(crate) fn check_admin(
+pub(crate) async fn check_admin(
     state: &State,
     call: &mut Call,
     kind: &ServedResource,
     new: &Value,
     old_status_of: Option<&Value>,
-) -> FieldErrors {
+) -> Result<FieldErrors, Status> {
     let mut errors = FieldErrors::new();
     let Some(at) = admin_access::requesting_field(&kind.built_in_kind(), new, old_status_of) else {
-        return errors;
+        return Ok(errors);
     };
     let name = call.info.namespace.clone();
-    let namespace = ClusterView::object(state, "", "namespaces", "", &name);
+    // Like kube-apiserver, the label is read from the backend: another server may have removed it.
+    let key = keys::built_in("", "namespaces").map(|prefix| format!("{prefix}{name}")).unwrap_or_default();
+    let entry = consistent_reads::entry(&state.storage.store, &key).await?;
+    let namespace = entry.map(|entry| encode::tree(&entry)).transpose()?;
     let object = format!("{name}/{}", meta::name(new));
     let resource = match call.info.subresource.as_str() {
         "" => kind.resource.to_string(),
         subresource => format!("{}/{subresource}", kind.resource),
     };
-    match namespace.as_deref().and_then(admin_access::allowed_by) {
+    match namespace.as_ref().and_then(admin_access::allowed_by) {
         None => {
             tracing::warn!(
                 user = %call.user().name,
@@ -81,7 +86,7 @@ pub(crate) fn check_admin(
             }
         }
     }
-    errors
+    Ok(errors)
 }
 
 /// Authorizes a changed status of a ResourceClaim: allocation and reservations need `resourceclaims/binding` in the whole cluster, and

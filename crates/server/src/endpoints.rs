@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use value::Value;
 
 use crate::client::Client;
+use crate::consistent_reads;
 use crate::state::State;
 use crate::write;
 use reconcile::{Ports, SliceAction};
@@ -153,17 +154,17 @@ impl OwnEndpoint<'_> {
     }
 
     /// The addresses of the servers that run.
-    fn addresses(&self, stored: Option<&Value>) -> BTreeSet<String> {
+    async fn addresses(&self, stored: Option<&Value>) -> Result<BTreeSet<String>, Status> {
         let is_leaving = *self.state.draining().borrow();
         let mut addresses = match self.reconciler {
-            _ if self.uses_leases() => return leases(self.store()),
+            _ if self.uses_leases() => return leases(self.store()).await,
             EndpointReconciler::MasterCount(count) => reconcile::counted(stored, &self.ip, count),
             EndpointReconciler::Lease | EndpointReconciler::None => BTreeSet::from([self.ip.clone()]),
         };
         if is_leaving {
             addresses.remove(&self.ip);
         }
-        addresses
+        Ok(addresses)
     }
 
     /// Writes the Endpoints, then the EndpointSlice. `may_write` decides about a set of addresses.
@@ -173,7 +174,7 @@ impl OwnEndpoint<'_> {
         if stored.is_none() && *self.state.draining().borrow() {
             return Ok(());
         }
-        let addresses = self.addresses(stored.as_ref());
+        let addresses = self.addresses(stored.as_ref()).await?;
         if !may_write(&addresses) {
             return Err(Status::internal(
                 "no API server IP addresses were listed in storage, refusing to erase all endpoints for the kubernetes Service",
@@ -221,16 +222,16 @@ fn object(api_version: &str, kind: &str) -> Value {
     object
 }
 
-/// The addresses of all keys that have not expired.
-fn leases(store: &Store) -> BTreeSet<String> {
-    let page = store.snapshot(keys::MASTER_LEASES);
-    let leases = page.entries.iter().filter_map(|entry| encode::tree(entry).ok());
-    leases
-        .filter_map(|lease| {
-            let address = lease.list_at(&["subsets"]).first()?.list_at(&["addresses"]).first()?;
-            address.str_at(&["ip"]).filter(|ip| !ip.is_empty()).map(str::to_owned)
-        })
-        .collect()
+/// The addresses of all keys that have not expired, by what the backend has: memory that is behind may have keys of servers that no longer
+/// run.
+async fn leases(store: &Store) -> Result<BTreeSet<String>, Status> {
+    let entries = consistent_reads::entries(store, keys::MASTER_LEASES).await?;
+    let leases = entries.iter().filter_map(|entry| encode::tree(entry).ok());
+    let address_of = |lease: Value| {
+        let address = lease.list_at(&["subsets"]).first()?.list_at(&["addresses"]).first()?;
+        address.str_at(&["ip"]).filter(|ip| !ip.is_empty()).map(str::to_owned)
+    };
+    Ok(leases.filter_map(address_of).collect())
 }
 
 /// Writes the key of an address, which then lives for [`LEASE_TTL`].

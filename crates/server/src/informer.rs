@@ -7,17 +7,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::Status;
 use catalog::encode;
+use catalog::keys;
 use catalog::unreadable::{Concern, Unreadable};
 use storage::{ChangeKind as Change, ListPage, Store, StoreEvent, StoredEntry};
 use tokio::sync::watch;
 use value::Value;
 
+use crate::consistent_reads;
 use crate::list_watch::{ListWatch, Update};
 
 /// The store revision up to which an informer has applied changes.
 #[derive(Clone, Debug)]
 pub(crate) struct InformerProgress {
+    /// Asks the informer for its progress where no object of its own has changed.
+    asked: watch::Sender<()>,
     revision: watch::Receiver<u64>,
 }
 
@@ -26,6 +31,16 @@ impl InformerProgress {
     pub(crate) async fn reached(&self, revision: u64) {
         // The channel closes only when the server stops, and then waiting is pointless.
         let _ = self.revision.clone().wait_for(|r| *r >= revision).await;
+    }
+
+    /// Waits until the informer has applied every change of its objects up to `revision`, which may be the revision of any write. The
+    /// caller must set a time limit.
+    pub(crate) async fn caught_up(&self, store: &Store, revision: u64) {
+        if *self.revision.borrow() < revision {
+            store.reached(revision).await;
+            self.asked.send_replace(());
+            self.reached(revision).await;
+        }
     }
 }
 
@@ -39,6 +54,24 @@ impl RoleInformers {
         for (_, followed) in self.0.iter().filter(|(of, _)| *of == plural) {
             followed.reached(revision).await;
         }
+    }
+
+    /// Waits until the authorizer reflects every role and binding that any server has acknowledged: for a decision that passes
+    /// permissions on, which kube-apiserver makes on what etcd has. Fails after some seconds.
+    pub(crate) async fn catch_up(&self, store: &Store) -> Result<(), Status> {
+        if !store.is_shared() {
+            return Ok(());
+        }
+        consistent_reads::require_current(store).await?;
+        let caught_up = async {
+            for (plural, informer) in &self.0 {
+                let Some(prefix) = keys::built_in(authz::rbac::GROUP, plural) else { continue };
+                let cluster = store.of(prefix);
+                informer.caught_up(cluster, cluster.revision()).await;
+            }
+        };
+        let late = |_| Status::unavailable("this server has not applied all changes of roles yet; try again");
+        tokio::time::timeout(consistent_reads::PATIENCE, caught_up).await.map_err(late)
     }
 }
 
@@ -75,8 +108,9 @@ pub(crate) fn start_informer(
     let (page, events) = ListWatch::start(store, scope);
     informer.catch_up(&page);
     let (sender, revision) = watch::channel(page.revision);
-    tokio::spawn(run(informer, events, sender));
-    InformerProgress { revision }
+    let (asked, is_asked) = watch::channel(());
+    tokio::spawn(run(informer, events, sender, is_asked));
+    InformerProgress { asked, revision }
 }
 
 struct Informer {
@@ -130,18 +164,23 @@ impl Informer {
     }
 }
 
-async fn run(mut informer: Informer, mut events: ListWatch, revision: watch::Sender<u64>) {
-    while let Some(update) = events.next().await {
-        let reached = match update {
-            Update::Event(event) => {
-                informer.apply_event(&event);
-                event.revision
-            }
-            Update::Relisted(page) => {
-                informer.catch_up(&page);
-                page.revision
-            }
-        };
-        let _ = revision.send(reached);
+async fn run(
+    mut informer: Informer,
+    mut events: ListWatch,
+    revision: watch::Sender<u64>,
+    mut asked: watch::Receiver<()>,
+) {
+    loop {
+        tokio::select! {
+            biased;
+            update = events.next() => match update {
+                Some(Update::Event(event)) => informer.apply_event(&event),
+                Some(Update::Relisted(page)) => informer.catch_up(&page),
+                None => return,
+            },
+            Ok(()) = asked.changed() => {}
+        }
+        let progress = events.progress();
+        revision.send_if_modified(|reached| std::mem::replace(reached, progress.max(*reached)) < progress);
     }
 }

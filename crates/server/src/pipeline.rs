@@ -326,6 +326,12 @@ async fn serve_document(state: &Arc<State>, mut call: Call) -> RequestOutcome {
     if call.info.path.starts_with("/apis") || call.info.path.starts_with("/openapi") {
         state.apis.crds.catch_up_with_memory(&state.storage.store).await;
     }
+    if call.info.path.starts_with("/apis/")
+        && !handlers::documents::is_path(state, &call.info.path)
+        && let Err(status) = state.apis.crds.catch_up(&state.storage.store).await
+    {
+        return RequestOutcome::unknown(respond::finish(&mut call, None, Err(status)));
+    }
     if !handlers::documents::is_path(state, &call.info.path) {
         return RequestOutcome::unknown(respond::page_not_found());
     }
@@ -339,7 +345,9 @@ async fn serve_resource(state: &Arc<State>, mut call: Call) -> RequestOutcome {
     let (mut found, mut _schema_writer) = find_resource(&state.apis.catalog, &call);
     if found.is_none() {
         // The CRD may have been established a moment ago.
-        state.apis.crds.catch_up(&state.storage.store).await;
+        if let Err(status) = state.apis.crds.catch_up(&state.storage.store).await {
+            return RequestOutcome::unknown(respond::finish(&mut call, None, Err(status)));
+        }
         (found, _schema_writer) = find_resource(&state.apis.catalog, &call);
     }
     let target = match route_resource(state, &mut call, found) {

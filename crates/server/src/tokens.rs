@@ -14,7 +14,7 @@ use storage::Store;
 use value::{Str, Value};
 
 use crate::config::ConfigError;
-use crate::fresh;
+use crate::consistent_reads;
 
 /// The flags of service account tokens.
 #[derive(Clone, Debug)]
@@ -92,7 +92,8 @@ impl Tokens {
             configuration,
             key_set: discovery::key_set(&public),
         };
-        let verifier = TokenVerifier::new(issuers, public, audiences, Arc::new(StoredObjects(store.clone())));
+        let verifier =
+            TokenVerifier::new(issuers, public, audiences, Arc::new(StoredObjects::in_memory(store.clone())));
         let verifier = if lookup { verifier } else { verifier.without_lookup() };
         let verifier = if webhooks { verifier.with_webhooks() } else { verifier };
         Ok((tokens, verifier))
@@ -100,7 +101,24 @@ impl Tokens {
 }
 
 /// Looks up the objects that tokens are bound to in the store.
-pub struct StoredObjects(pub Store);
+pub struct StoredObjects {
+    store: Store,
+    /// Also an object that memory has is read as other servers have written it. Like kube-apiserver, tokens are issued for such objects, and
+    /// verified with those in memory.
+    is_newest: bool,
+}
+
+impl StoredObjects {
+    /// For verifying tokens: an object that memory lacks is looked up in the backend.
+    pub fn in_memory(store: Store) -> Self {
+        StoredObjects { store, is_newest: false }
+    }
+
+    /// For issuing tokens: every object is looked up in the backend.
+    pub fn newest(store: Store) -> Self {
+        StoredObjects { store, is_newest: true }
+    }
+}
 
 impl BoundObjects for StoredObjects {
     fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> LookupFuture<'a> {
@@ -117,9 +135,11 @@ impl BoundObjects for StoredObjects {
             }
         };
         Box::pin(async move {
-            // Only a miss is verified: another server may have created the object a moment ago.
-            let entry = match self.0.get(&key) {
-                None => fresh::entry(&self.0, &key).await.map_err(|status| status.message().to_owned())?,
+            // Another server may have created the object a moment ago.
+            let entry = match self.store.get(&key).filter(|_| !self.is_newest) {
+                None => consistent_reads::entry(&self.store, &key)
+                    .await
+                    .map_err(|status| status.message().to_owned())?,
                 found => found,
             };
             let object = entry.map(|entry| encode::tree(&entry)).transpose();
@@ -134,7 +154,7 @@ impl BoundObjects for StoredObjects {
             object.str_at(&["spec", "group"]).unwrap_or_default() == group && !meta::is_deleting(object)
         };
         let any = |scope: &str| {
-            let page = self.0.snapshot(scope);
+            let page = self.store.snapshot(scope);
             page.entries.iter().filter_map(|entry| encode::tree(entry).ok()).any(|object| names(&object))
         };
         kinds::table::group(group).is_some() || any(keys::API_SERVICES) || any(keys::CRDS)

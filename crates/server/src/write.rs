@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use admission::WriteGuard;
 use api::field::quote;
 use api::{GroupResource, Status, meta};
 use catalog::encode;
@@ -20,16 +21,18 @@ pub mod admitted;
 mod metadata;
 mod mutate;
 mod posted;
+mod time_mark;
 
 pub use admitted::{Admitted, AdmittedDelete, AdmittedPost, MarkProof, Marked, Mutated};
 pub(crate) use metadata::remove_server_metadata;
 pub use metadata::set_namespace;
 pub use mutate::BYTES_OF_ENTRY;
 pub use posted::Posted;
+pub(crate) use time_mark::TimeMark;
 
 use crate::call::Call;
+use crate::consistent_reads;
 use crate::device_access;
-use crate::fresh;
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
 
@@ -99,7 +102,7 @@ impl WriteContext<'_> {
         if self.dry_run {
             let store = &self.state.storage.store;
             if expect == Expect::Absent
-                && fresh::entry(store, &key).await.map_err(StoreError::Refused)?.is_some()
+                && consistent_reads::entry(store, &key).await.map_err(StoreError::Refused)?.is_some()
             {
                 return Err(StoreError::Conflict);
             }
@@ -267,9 +270,9 @@ impl WriteContext<'_> {
         then: Option<impl FnOnce(CommitEnd) -> F + Send + 'static>,
     ) -> Result<Arc<StoredEntry>, StoreError> {
         call.effort.begin_write(call.deadline).map_err(StoreError::Refused)?;
-        let store = self.state.storage.store.clone();
+        let (store, guards) = (self.state.storage.store.clone(), call.write_guards());
         let committed = tokio::spawn(async move {
-            let outcome = store.commit(write).await;
+            let outcome = guarded_commit(&store, write, &guards).await;
             if let Some(then) = then {
                 then(CommitEnd::of(&outcome)).await;
             }
@@ -277,13 +280,40 @@ impl WriteContext<'_> {
         });
         match committed.await {
             Ok(Ok(committed)) => Ok(committed.entry),
-            Ok(Err(CommitError::Conflict { .. })) => Err(StoreError::Conflict),
-            Ok(Err(e)) => Err(StoreError::Failed(commit_status(&e, &self.kind.resource, name))),
+            Ok(Err(GuardedCommitError::Refused(status))) => Err(StoreError::Refused(status)),
+            Ok(Err(GuardedCommitError::Store(CommitError::Conflict { .. }))) => Err(StoreError::Conflict),
+            Ok(Err(GuardedCommitError::Store(e))) => {
+                Err(StoreError::Failed(commit_status(&e, &self.kind.resource, name)))
+            }
             Err(_) => Err(StoreError::Failed(Status::internal(
                 "the write was not confirmed because the store is shutting down",
             ))),
         }
     }
+}
+
+enum GuardedCommitError {
+    /// A guard of admission refused the write; nothing was sent to the store.
+    Refused(Status),
+    Store(CommitError),
+}
+
+/// Commits if the guards of admission still permit it. The guards are released by the caller, when the commit has ended.
+async fn guarded_commit(
+    store: &Store,
+    write: Write,
+    guards: &[Arc<dyn WriteGuard>],
+) -> Result<Committed, GuardedCommitError> {
+    for guard in guards {
+        guard.check().await.map_err(GuardedCommitError::Refused)?;
+    }
+    let outcome = match guards.iter().filter_map(|guard| guard.time_limit()).min() {
+        Some(limit) => tokio::time::timeout(limit, store.commit(write))
+            .await
+            .unwrap_or_else(|_| Err(CommitError::TimedOut("the write took too long".to_owned()))),
+        None => store.commit(write).await,
+    };
+    outcome.map_err(GuardedCommitError::Store)
 }
 
 /// Deletes a key from a store that no server uses and returns the former entry, if any. There is no admission: this is how an unreadable
@@ -320,18 +350,20 @@ enum CommitEnd {
 }
 
 impl CommitEnd {
-    fn of(outcome: &Result<Committed, CommitError>) -> Self {
-        match outcome {
-            Ok(_) => CommitEnd::Stored,
-            Err(CommitError::Unknown(_) | CommitError::TimedOut(_)) => CommitEnd::Unknown,
-            Err(
-                CommitError::Conflict { .. }
-                | CommitError::Unavailable(_)
-                | CommitError::Invalid(_)
-                | CommitError::TooLarge { .. }
-                | CommitError::OverQuota { .. }
-                | CommitError::Closed,
-            ) => CommitEnd::Refused,
+    fn of(outcome: &Result<Committed, GuardedCommitError>) -> Self {
+        let error = match outcome {
+            Ok(_) => return CommitEnd::Stored,
+            Err(GuardedCommitError::Refused(_)) => return CommitEnd::Refused,
+            Err(GuardedCommitError::Store(error)) => error,
+        };
+        match error {
+            CommitError::Unknown(_) | CommitError::TimedOut(_) => CommitEnd::Unknown,
+            CommitError::Conflict { .. }
+            | CommitError::Unavailable(_)
+            | CommitError::Invalid(_)
+            | CommitError::TooLarge { .. }
+            | CommitError::OverQuota { .. }
+            | CommitError::Closed => CommitEnd::Refused,
         }
     }
 }

@@ -36,6 +36,8 @@ struct SharedState {
     compacted: u64,
     /// How the next write to each of these keys fails.
     failures: HashMap<Arc<str>, SharedFailure>,
+    /// Where the next write to each of these keys stops.
+    holds: HashMap<Arc<str>, HeldCommit>,
     /// The service does not answer.
     is_unreachable: bool,
 }
@@ -49,6 +51,51 @@ pub enum SharedFailure {
     StoredUnknown,
     /// The write is not stored, and its outcome is reported as unknown, after the longest time that a write may take.
     TimedOut,
+}
+
+/// Where a commit stops until a test releases it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldPoint {
+    /// Before the service decides, like a request that is slow to arrive.
+    BeforeDecision,
+    /// After the service has stored the write, before the store learns of it, like a response that is slow to arrive.
+    BeforeAnswer,
+}
+
+/// Controls a commit that stops at a [`HoldPoint`]. Dropping it releases the commit.
+#[derive(Debug)]
+pub struct CommitHold {
+    reached: watch::Receiver<bool>,
+    _release: watch::Sender<()>,
+}
+
+impl CommitHold {
+    /// Waits until the commit has stopped. The caller must set a time limit.
+    pub async fn reached(&mut self) {
+        // The sender is dropped only with the service.
+        let _ = self.reached.wait_for(|reached| *reached).await;
+    }
+
+    /// Lets the commit continue.
+    pub fn release(self) {}
+}
+
+#[derive(Debug)]
+struct HeldCommit {
+    point: HoldPoint,
+    reached: watch::Sender<bool>,
+    released: watch::Receiver<()>,
+}
+
+impl HeldCommit {
+    /// Waits for the release, if the commit stops here.
+    async fn stop(&mut self, point: HoldPoint) {
+        if self.point == point {
+            self.reached.send_replace(true);
+            // An error means that the controlling side was dropped.
+            while self.released.changed().await.is_ok() {}
+        }
+    }
 }
 
 impl SharedState {
@@ -125,6 +172,14 @@ impl SharedMemory {
     /// Lets the next commit to `key` fail.
     pub fn fail_next_commit(&self, key: &str, failure: SharedFailure) {
         self.lock().failures.insert(key.into(), failure);
+    }
+
+    /// Lets the next commit to `key` stop, until the result is dropped.
+    pub fn hold_next_commit(&self, key: &str, point: HoldPoint) -> CommitHold {
+        let (reached, is_reached) = watch::channel(false);
+        let (release, released) = watch::channel(());
+        self.lock().holds.insert(key.into(), HeldCommit { point, reached, released });
+        CommitHold { reached: is_reached, _release: release }
     }
 
     /// Lets every later call fail, or no longer. Changes that were stored before are still delivered.
@@ -274,6 +329,10 @@ impl SharedMemoryBackend {
     async fn decide(&self, write: Write) -> Result<WriteDecision, CommitFailure> {
         let feed = self.feed()?;
         let failure = self.service.lock().failures.remove(&write.key);
+        let mut hold = self.service.lock().holds.remove(&write.key);
+        if let Some(hold) = &mut hold {
+            hold.stop(HoldPoint::BeforeDecision).await;
+        }
         self.service.lock().reachable()?;
         if failure == Some(SharedFailure::NotStored) {
             return Err(CommitFailure::NotStored("etcdserver: no leader".to_owned()));
@@ -283,7 +342,11 @@ impl SharedMemoryBackend {
         }
         let before = feed.entry(&write.key);
         let (key, change) = (Arc::clone(&write.key), write.change.clone());
-        match self.service.transact(write) {
+        let decided = self.service.transact(write);
+        if let Some(hold) = &mut hold {
+            hold.stop(HoldPoint::BeforeAnswer).await;
+        }
+        match decided {
             Ok(_) if failure.is_some() => {
                 Err(CommitFailure::Unknown("etcdserver: request timed out".to_owned()))
             }

@@ -3,18 +3,14 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::{Status, meta};
 use kinds::strategy::service::AddressesAndPorts;
-use tokio::time::Instant;
 use value::{Str, Value};
 
 use super::Allocations;
-
-/// A Service is not written if its addresses were allocated longer ago. The repair loops take back what no Service has used
-/// [`super::repair::GRACE`] after its allocation, so a later write could use an address that another Service has.
-const USE_WITHIN: Duration = Duration::from_secs(50);
+use super::limits::USE_WITHIN;
+use crate::write::TimeMark;
 
 /// The Service that addresses are allocated for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +53,7 @@ pub(super) struct OpenClaims {
     pub(super) allocations: Arc<Allocations>,
     pub(super) service: ServiceRef,
     /// Before the first allocation.
-    pub(super) since: Instant,
+    pub(super) since: TimeMark,
     pub(super) addresses: Vec<ClaimedAddress>,
     pub(super) ports: Vec<i64>,
     /// The addresses and ports that the Service no longer uses once it is written.
@@ -69,7 +65,7 @@ impl AddressClaims {
         AddressClaims(Some(OpenClaims {
             allocations,
             service,
-            since: Instant::now(),
+            since: TimeMark::now(),
             addresses: Vec::new(),
             ports: Vec::new(),
             to_release: AddressesAndPorts::default(),

@@ -4,8 +4,8 @@
 //! a port must never be released after the repair loop may have given it to another Service: see [`RELEASE_WITHIN`].
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use api::Status;
 use catalog::encode;
 use catalog::keys;
 use kinds::strategy::service::PortError;
@@ -16,12 +16,10 @@ use value::go::base64;
 use value::{Map, Value};
 
 use super::bitmap::{NodePortRange, PortBitmap};
+use super::limits::RELEASE_WITHIN;
+use crate::consistent_reads;
 use crate::metrics::AddressMetrics;
 use crate::write;
-
-/// Ports that could not be released within this time stay allocated until the repair loop frees them. The loop does so only after it has
-/// seen a port unused in three runs, which is much longer.
-const RELEASE_WITHIN: Duration = Duration::from_mins(1);
 
 /// The node ports that are allocated in the store.
 pub(crate) struct NodePorts {
@@ -61,6 +59,12 @@ impl NodePorts {
 
     pub(crate) fn range(&self) -> NodePortRange {
         self.range
+    }
+
+    /// Like [`NodePorts::in_turn`], after all writes that any server has acknowledged. The turn is not held during the wait for them.
+    pub(crate) async fn in_turn_with_newest(&self) -> Result<PortsInTurn<'_>, Status> {
+        consistent_reads::require_current(&self.store).await?;
+        self.in_turn().await.map_err(Status::internal)
     }
 
     /// Waits for the right to change the ports, and reads them.
@@ -130,14 +134,6 @@ impl PortsInTurn<'_> {
                 "cannot allocate resources of type servicenodeportallocations at this time".to_owned(),
             )),
         }
-    }
-
-    /// Reads the ports again after all writes that any server has acknowledged. Returns true if they have changed.
-    pub(crate) async fn refresh(&mut self) -> Result<bool, String> {
-        self.ports.store.fresh().await.map_err(|error| error.to_string())?;
-        let before = self.stored.revision;
-        self.stored = self.ports.read()?;
-        Ok(self.stored.revision != before)
     }
 
     /// Replaces the ports that were read.

@@ -26,22 +26,17 @@ use value::{Str, Value};
 
 use super::claims::ServiceRef;
 use super::events::{self, Warning};
+use super::limits::{GRACE, INTERVAL};
 use super::ports::PortsNotWritten;
 use super::{Allocations, ip_address};
 use crate::bootstrap::{PostStartHook, RETRY};
 use crate::client::Client;
+use crate::consistent_reads;
 use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
 use decide::{AddressFinding, Found, ServiceFinding};
 use ports::LeakedPorts;
 use queue::{RepairKey, RepairQueue};
-
-/// How long an IPAddress must be unused before it is deleted. Longer than a request may take between allocating an address and writing the
-/// Service.
-pub(super) const GRACE: Duration = Duration::from_mins(1);
-
-/// Time between two runs over all Services and addresses.
-const INTERVAL: Duration = Duration::from_mins(3);
 
 /// How long an attempt of the first run waits for the ServiceCIDR `kubernetes`.
 const CIDR_WITHIN: Duration = Duration::from_secs(2);
@@ -390,7 +385,7 @@ impl AddressRepair {
 
     /// Waits until reads see every acknowledged write.
     async fn confirm(&self) -> Result<(), Status> {
-        self.allocations.store.fresh().await.map(drop).map_err(|error| Status::internal(error.to_string()))
+        consistent_reads::require_current(&self.allocations.store).await
     }
 
     async fn warn(&self, object: &Value, warning: &Warning) {
@@ -409,9 +404,8 @@ impl AddressRepair {
     async fn try_repair_ports(&mut self) -> Result<(), Status> {
         let allocations = Arc::clone(&self.allocations);
         let range = allocations.ports.range();
-        let mut turn = allocations.ports.in_turn().await.map_err(Status::internal)?;
         for _ in 0..PORT_ATTEMPTS {
-            turn.refresh().await.map_err(Status::internal)?;
+            let mut turn = allocations.ports.in_turn_with_newest().await?;
             // The Services are read after the ports: a port that a Service has was allocated before.
             let page = allocations.store.snapshot(keys::SERVICES);
             let read: Vec<Found> = page.entries.iter().map(|entry| found(Some(&**entry))).collect();

@@ -1,31 +1,41 @@
 //! The admission plugin ResourceQuota: charges an object to its quotas before it is stored, and recalculates their usage.
 //!
 //! INVARIANT: per namespace only one request of this server at a time reads the quotas and writes their usage, and usage is not
-//! recalculated while an object is charged but not stored yet. Usage is written by compare-and-swap, so that charges of several servers
-//! on one store add up. So concurrent writes never exceed a quota.
+//! recalculated while this server has an object that passed the plugin and is not stored yet. Usage is written by compare-and-swap, so
+//! that charges of several servers on one store add up. So concurrent writes never exceed a quota.
 //!
-//! A server does not know which objects other servers have charged and not stored yet. So on a shared store usage is released only if
-//! nothing was charged for [`SETTLE`], in which every charged object is stored. A full quota is not charged, so this does not starve.
+//! A server does not know the writes of other servers that are in flight. On a shared store the time between a charge and the end of its
+//! write is limited, and usage is released only if the quota has not changed for longer than that ([`in_flight`]). A full quota is not
+//! charged, so this does not starve. New limits are enforced before they are counted: first they are written to the status without usage,
+//! so that every server refuses what they limit; after the same time the usage is counted.
+//!
+//! Two cases remain: a write that etcd executes although the server has cancelled it seconds before, for example because its request
+//! was in the buffers of a member that was stopped; and a write that began before the quota existed and that takes etcd longer than
+//! [`in_flight::SETTLE`].
+
+mod in_flight;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::client::Client;
+use crate::consistent_reads::{self, RecentCatchUp};
+use crate::loopback::Loopback;
+use crate::state::State;
+use crate::write::TimeMark;
 use admission::plugins::resource_quota::{self, LimitedResource, QuotaCharge};
 use admission::{
     AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, RestMapping, VersionedObject,
 };
 use api::{Status, meta};
 use authn::InternalIdentity;
+use catalog::encode;
 use catalog::keys;
-use tokio::sync::Notify;
-use value::{Str, Value};
-
-use crate::client::Client;
-use crate::fresh;
-use crate::loopback::Loopback;
-use crate::state::State;
+use controllers::RecountOutcome;
+use in_flight::{ChargeState, InFlightWrite, Namespace};
+use storage::ListAt;
+use value::{Map, Str, Value};
 
 /// The service account in `kube-system` that writes recalculated usage.
 const CONTROLLER: &str = "resourcequota-controller";
@@ -33,12 +43,12 @@ const CONTROLLER: &str = "resourcequota-controller";
 const ATTEMPTS: usize = 4;
 /// Time limit for charging a request, including the wait for other requests in the namespace.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a recount waits for charged objects to be stored.
-const DRAIN: Duration = Duration::from_secs(1);
-/// How long after the last charge usage is released on a store that other servers charge as well.
-const SETTLE: Duration = Duration::from_secs(1);
+/// Delay of a recount while this server has writes in flight, and after a conflict.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// If the map has more namespaces, those that no request uses are removed.
 const MAX_IDLE: usize = 1024;
+
+const NOT_READY: &str = "the server is not ready to check quotas";
 
 /// The admission plugin ResourceQuota, and the recount that its controller triggers.
 pub(crate) struct ResourceQuotaPlugin {
@@ -46,56 +56,26 @@ pub(crate) struct ResourceQuotaPlugin {
     /// The resources that may be used only where a quota covers them (`limitedResources`).
     limited: Vec<LimitedResource>,
     namespaces: Mutex<HashMap<Str, Arc<Namespace>>>,
+    /// When memory was known to have all quotas.
+    recent: RecentCatchUp,
 }
 
-/// Serializes the quota updates of one namespace.
-#[derive(Default)]
-struct Namespace {
-    /// The holder may read and write the quotas of the namespace.
-    turn: tokio::sync::Mutex<()>,
-    /// Number of requests that are charged but not answered yet.
-    under_way: AtomicUsize,
-    idle: Notify,
-}
-
-/// Guard of a charged request, dropped when the request is answered.
-struct ChargedRequest(Arc<Namespace>);
-
-impl ChargedRequest {
-    fn new(namespace: Arc<Namespace>) -> Self {
-        namespace.under_way.fetch_add(1, Ordering::SeqCst);
-        ChargedRequest(namespace)
-    }
-}
-
-impl Drop for ChargedRequest {
-    fn drop(&mut self) {
-        if self.0.under_way.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.idle.notify_waiters();
-        }
-    }
-}
-
-impl Namespace {
-    /// Waits at most [`DRAIN`] until all charged requests are answered, and returns whether they are. The caller holds `turn`, so no
-    /// new ones are charged.
-    async fn drain(&self) -> bool {
-        let drained = async {
-            loop {
-                let idle = self.idle.notified();
-                if self.under_way.load(Ordering::SeqCst) == 0 {
-                    return;
-                }
-                idle.await;
-            }
-        };
-        tokio::time::timeout(DRAIN, drained).await.is_ok()
-    }
+/// The quotas of a namespace, as all servers have written them up to a time.
+struct KnownQuotas {
+    quotas: Vec<Arc<Value>>,
+    at: TimeMark,
+    /// False if memory is behind, so that they were read from the store.
+    is_memory_current: bool,
 }
 
 impl ResourceQuotaPlugin {
     pub(crate) fn new(limited: Vec<LimitedResource>, loopback: Loopback) -> Self {
-        ResourceQuotaPlugin { loopback, limited, namespaces: Mutex::default() }
+        ResourceQuotaPlugin {
+            loopback,
+            limited,
+            namespaces: Mutex::default(),
+            recent: RecentCatchUp::default(),
+        }
     }
 
     fn namespace(&self, name: &str) -> Arc<Namespace> {
@@ -106,31 +86,105 @@ impl ResourceQuotaPlugin {
         Arc::clone(all.entry(name.into()).or_default())
     }
 
-    async fn charge(
+    async fn quotas(&self, namespace: &str, cluster: &dyn ClusterView) -> Result<KnownQuotas, Status> {
+        let in_memory = || cluster.list("", "resourcequotas", namespace);
+        let server = self.loopback.server(NOT_READY)?;
+        let store = &server.storage.store;
+        let Some(scope) = quotas_of(namespace).filter(|_| store.is_shared()) else {
+            return Ok(KnownQuotas { quotas: in_memory(), at: TimeMark::now(), is_memory_current: true });
+        };
+        let (at, behind) = self.recent.catch_up(store.of(&scope)).await?;
+        let Some(revision) = behind else {
+            return Ok(KnownQuotas { quotas: in_memory(), at, is_memory_current: true });
+        };
+        let entries = consistent_reads::entries_at(store, &scope, ListAt::Exact(revision)).await?;
+        let quotas: Result<_, Status> =
+            entries.iter().map(|entry| encode::tree(entry).map(Arc::new)).collect();
+        Ok(KnownQuotas { quotas: quotas?, at, is_memory_current: false })
+    }
+
+    /// Asks the store whether a namespace has a quota.
+    async fn has_quota(&self, namespace: &str) -> Result<bool, Status> {
+        let server = self.loopback.server(NOT_READY)?;
+        let Some(scope) = quotas_of(namespace) else { return Ok(false) };
+        Ok(!consistent_reads::entries(&server.storage.store, &scope).await?.is_empty())
+    }
+
+    fn in_flight(
+        &self,
+        name: &str,
+        namespace: &Arc<Namespace>,
+        state: ChargeState,
+        since: TimeMark,
+    ) -> InFlightWrite {
+        InFlightWrite::new((name.into(), Arc::clone(namespace)), state, since, self.loopback.clone())
+    }
+
+    async fn admit(
         &self,
         attributes: &AdmissionAttributes<'_>,
         object: &Value,
         cluster: &dyn ClusterView,
         notes: &mut AdmissionNotes,
     ) -> Result<(), Status> {
+        let known = self.quotas(&attributes.namespace, cluster).await?;
+        if known.quotas.is_empty() && self.limited.is_empty() {
+            if attributes.dry_run {
+                return Ok(());
+            }
+            let namespace = self.namespace(&attributes.namespace);
+            let write = self.in_flight(&attributes.namespace, &namespace, ChargeState::Unlimited, known.at);
+            // A recount waits for the write from here on, and counts a quota only if it is in memory.
+            if cluster.list("", "resourcequotas", &attributes.namespace).is_empty() {
+                notes.guard_write(Arc::new(write));
+                return Ok(());
+            }
+        }
+        self.charge(attributes, object, cluster, (known, notes)).await
+    }
+
+    async fn charge(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: &Value,
+        cluster: &dyn ClusterView,
+        (known, notes): (KnownQuotas, &mut AdmissionNotes),
+    ) -> Result<(), Status> {
+        let KnownQuotas { mut quotas, at: known, is_memory_current } = known;
         let namespace = self.namespace(&attributes.namespace);
         let _turn = namespace.turn.lock().await;
-        let mut quotas = cluster.list("", "resourcequotas", &attributes.namespace);
+        if is_memory_current {
+            // Other requests of this server may have charged them meanwhile.
+            quotas = cluster.list("", "resourcequotas", &attributes.namespace);
+        }
+        let guard = |state, since| Arc::new(self.in_flight(&attributes.namespace, &namespace, state, since));
         let mut lost = None;
+        let mut charged: Option<TimeMark> = None;
         for attempt in 0..ATTEMPTS {
             let limited = if lost.is_none() { self.limited.as_slice() } else { &[] };
             let checked = resource_quota::check(attributes, object, &quotas, limited, cluster);
             let charges = match checked {
                 // Another server may have released usage that this one does not know of.
-                Err(_) if attempt == 0 && self.catch_up(&attributes.namespace).await? => {
+                Err(_)
+                    if attempt == 0 && is_memory_current && self.catch_up(&attributes.namespace).await? =>
+                {
                     quotas = cluster.list("", "resourcequotas", &attributes.namespace);
                     resource_quota::check(attributes, object, &quotas, limited, cluster)?
                 }
                 checked => checked?,
             };
-            if attributes.dry_run || charges.is_empty() {
+            if attributes.dry_run {
                 return Ok(());
             }
+            if charges.is_empty() {
+                let (state, since) = match charged {
+                    Some(since) => (ChargeState::Charged, since),
+                    None => (ChargeState::Unlimited, known),
+                };
+                notes.guard_write(guard(state, since));
+                return Ok(());
+            }
+            let since = *charged.get_or_insert_with(TimeMark::now);
             let mut again = Vec::new();
             for charge in charges {
                 match self.write(&charge).await {
@@ -145,62 +199,67 @@ impl ResourceQuotaPlugin {
                 }
             }
             if again.is_empty() {
-                notes.keep_until_answered(Box::new(ChargedRequest::new(Arc::clone(&namespace))));
+                notes.guard_write(guard(ChargeState::Charged, since));
                 return Ok(());
             }
             // Charges that were written stay. The quotas with a conflict are read again and charged again.
-            quotas = cluster.list("", "resourcequotas", &attributes.namespace);
+            quotas = self.quotas(&attributes.namespace, cluster).await?.quotas;
             quotas.retain(|quota| again.iter().any(|name| name == meta::name(quota)));
         }
         Err(lost.unwrap_or_else(|| Status::internal("the quota could not be charged")))
     }
 
-    /// Waits until the quotas in memory are current. False on a store that only this server writes to, where they always are.
+    /// Waits until the quotas in memory are current; false if they are still not. False on a store that only this server writes to, where
+    /// they always are.
     async fn catch_up(&self, namespace: &str) -> Result<bool, Status> {
-        let server = self.loopback.server("the server is not ready to check quotas")?;
+        let server = self.loopback.server(NOT_READY)?;
         let store = &server.storage.store;
-        if let Some(prefix) = keys::built_in("", "resourcequotas").filter(|_| store.is_shared()) {
-            fresh::catch_up(store.of(&keys::in_namespace(prefix, namespace))).await?;
+        match quotas_of(namespace).filter(|_| store.is_shared()) {
+            Some(scope) => Ok(consistent_reads::catch_up(store.of(&scope)).await?.is_none()),
+            None => Ok(false),
         }
-        Ok(store.is_shared())
     }
 
     async fn write(&self, charge: &QuotaCharge) -> Result<(), Status> {
-        let client = self.loopback.client("the server is not ready to check quotas")?;
+        let client = self.loopback.client(NOT_READY)?;
         let mut quota = Value::clone(&charge.quota);
         quota.set_at(&["status", "used"], charge.used.clone());
         client.update(&status_path(&quota), &quota).await.map(drop)
     }
 
-    /// Waits for [`SETTLE`] and returns the revision that the quota had before; `None` for one without usage, which is not charged yet.
-    async fn settled(&self, server: &State, namespace: &str, name: &str) -> Result<Option<String>, Status> {
-        self.catch_up(namespace).await?;
-        let quota = server.object("", "resourcequotas", namespace, name);
-        let Some(quota) = quota.filter(|quota| quota.at(&["status", "used"]).is_some()) else {
-            return Ok(None);
-        };
-        tokio::time::sleep(SETTLE).await;
-        Ok(Some(meta::resource_version(&quota).to_owned()))
-    }
-
-    /// Recalculates the usage of a quota and writes it to the status. `Ok(false)`: objects are being written or the quota has
-    /// changed, so the caller must try again later.
-    pub(crate) async fn recount(&self, namespace: &str, name: &str) -> Result<bool, Status> {
-        let server = self.loopback.server("the server is not ready to check quotas")?;
+    /// Recalculates the usage of a quota and writes it to the status.
+    pub(crate) async fn recount(&self, namespace: &str, name: &str) -> Result<RecountOutcome, Status> {
+        let server = self.loopback.server(NOT_READY)?;
         let is_shared = server.storage.store.is_shared();
-        let settled = if is_shared { self.settled(&server, namespace, name).await? } else { None };
         let own = self.namespace(namespace);
+        let mut settled = None;
+        if is_shared {
+            self.catch_up(namespace).await?;
+            let Some(quota) = server.object("", "resourcequotas", namespace, name) else {
+                own.forget(name);
+                return Ok(RecountOutcome::Done);
+            };
+            if let Some(status) = status_of_new_limits(&quota) {
+                write_status(&server, &quota, status).await?;
+                return Ok(RecountOutcome::Retry(RETRY_DELAY));
+            }
+            let resource_version = meta::resource_version(&quota).to_owned();
+            let wait = own.unsettled_for(name, &resource_version);
+            if !wait.is_zero() {
+                return Ok(RecountOutcome::Retry(wait));
+            }
+            settled = Some(resource_version);
+        }
         let _turn = own.turn.lock().await;
         if !own.drain().await {
-            return Ok(false);
+            return Ok(RecountOutcome::Retry(RETRY_DELAY));
         }
-        if is_shared {
-            fresh::catch_up_everywhere(&server.storage.store).await?;
-        }
-        let Some(quota) = server.object("", "resourcequotas", namespace, name) else { return Ok(true) };
-        let is_counted = quota.at(&["status", "used"]).is_some();
-        if is_shared && is_counted && settled.as_deref() != Some(meta::resource_version(&quota)) {
-            return Ok(false);
+        consistent_reads::require_current(&server.storage.store).await?;
+        let Some(quota) = server.object("", "resourcequotas", namespace, name) else {
+            return Ok(RecountOutcome::Done);
+        };
+        if is_shared && settled.as_deref() != Some(meta::resource_version(&quota)) {
+            return Ok(RecountOutcome::Retry(RETRY_DELAY));
         }
         let resources: Vec<RestMapping> = server
             .apis
@@ -211,17 +270,64 @@ impl ResourceQuotaPlugin {
             .map(|kind| crate::cluster::rest_mapping(kind))
             .collect();
         let status = resource_quota::recount(&quota, &resources, &*server, server.now());
-        let Some(status) = status else { return Ok(true) };
-        let mut quota = Value::clone(&quota);
-        quota.set_at(&["status"], status);
-        let identity = InternalIdentity::ServiceAccount { namespace: "kube-system", name: CONTROLLER };
-        match Client::new(Arc::clone(&server), identity).update(&status_path(&quota), &quota).await {
-            Ok(_) => Ok(true),
-            Err(status) if status.code() == 404 => Ok(true),
-            Err(status) if status.code() == 409 => Ok(false),
-            Err(status) => Err(status),
-        }
+        let written = match status {
+            Some(status) => write_status(&server, &quota, status).await?,
+            None => StatusWritten::As(meta::resource_version(&quota).to_owned()),
+        };
+        Ok(match written {
+            StatusWritten::As(resource_version) => {
+                own.set_settled(name, &resource_version);
+                RecountOutcome::Done
+            }
+            StatusWritten::Gone => RecountOutcome::Done,
+            StatusWritten::Conflict => RecountOutcome::Retry(RETRY_DELAY),
+        })
     }
+}
+
+enum StatusWritten {
+    /// Now the quota has this `resourceVersion`.
+    As(String),
+    Gone,
+    Conflict,
+}
+
+/// Writes the status of a quota as its controller.
+async fn write_status(server: &Arc<State>, quota: &Value, status: Value) -> Result<StatusWritten, Status> {
+    let mut quota = quota.clone();
+    quota.set_at(&["status"], status);
+    let identity = InternalIdentity::ServiceAccount { namespace: "kube-system", name: CONTROLLER };
+    match Client::new(Arc::clone(server), identity).update(&status_path(&quota), &quota).await {
+        Ok(updated) => Ok(StatusWritten::As(meta::resource_version(&updated).to_owned())),
+        Err(status) if status.code() == 404 => Ok(StatusWritten::Gone),
+        Err(status) if status.code() == 409 => Ok(StatusWritten::Conflict),
+        Err(status) => Err(status),
+    }
+}
+
+/// The status with which the limits of a changed quota are enforced at once: limits that are new have no usage, so that no server admits
+/// what they limit. `None` if the status has the limits already.
+fn status_of_new_limits(quota: &Value) -> Option<Value> {
+    let map_at = |path: &[&str]| match quota.at(path) {
+        Some(Value::Map(map)) => map.clone(),
+        _ => Map::new(),
+    };
+    let (wanted, enforced) = (map_at(&["spec", "hard"]), map_at(&["status", "hard"]));
+    if wanted == enforced {
+        return None;
+    }
+    let mut used = map_at(&["status", "used"]);
+    used.retain(|name, _| wanted.get(name).is_some() && enforced.get(name).is_some());
+    let mut status = Value::map([("hard", Value::Map(wanted))]);
+    if !used.is_empty() {
+        status.set_at(&["used"], Value::Map(used));
+    }
+    Some(status)
+}
+
+/// The storage directory of the quotas of a namespace.
+fn quotas_of(namespace: &str) -> Option<String> {
+    keys::built_in("", "resourcequotas").map(|prefix| keys::in_namespace(prefix, namespace))
 }
 
 fn status_path(quota: &Value) -> String {
@@ -238,18 +344,13 @@ impl AsyncPlugin for ResourceQuotaPlugin {
     ) -> BoxFuture<'a, Result<(), Status>> {
         let object = object.stored().filter(|object| resource_quota::affects_quota(attributes, Some(object)));
         match object {
-            Some(object)
-                if !self.limited.is_empty()
-                    || !cluster.list("", "resourcequotas", &attributes.namespace).is_empty() =>
-            {
-                Box::pin(async move {
-                    let charged = self.charge(attributes, object, cluster, notes);
-                    tokio::time::timeout(PATIENCE, charged)
-                        .await
-                        .unwrap_or_else(|_| Err(Status::internal("resource quota evaluation timed out")))
-                })
-            }
-            _ => Box::pin(std::future::ready(Ok(()))),
+            Some(object) => Box::pin(async move {
+                let admitted = self.admit(attributes, object, cluster, notes);
+                tokio::time::timeout(PATIENCE, admitted)
+                    .await
+                    .unwrap_or_else(|_| Err(Status::internal("resource quota evaluation timed out")))
+            }),
+            None => Box::pin(std::future::ready(Ok(()))),
         }
     }
 }

@@ -13,6 +13,7 @@ use value::{Str, Value};
 
 use super::PATH;
 use super::status::CrdStatusWriter;
+use crate::consistent_reads;
 
 /// Interval of checks whether the objects of a deleted CRD are gone.
 const POLL: Duration = Duration::from_millis(250);
@@ -86,12 +87,13 @@ impl CrdStatusWriter {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         let mut asked = HashSet::new();
         loop {
-            let left = self.state.storage.store.snapshot(&scope);
-            if left.entries.is_empty() {
+            // As all servers have written them: with the finalizer gone, objects that are left would stay forever.
+            let left = consistent_reads::entries(&self.state.storage.store, &scope).await?;
+            if left.is_empty() {
                 return Ok(());
             }
             let mut problems = Vec::new();
-            for entry in &left.entries {
+            for entry in &left {
                 let namespace = kind.namespace_of(&entry.key).to_owned();
                 if !asked.insert((entry.key.clone(), entry.revision)) {
                     continue;

@@ -137,14 +137,15 @@ async fn the_key_of_a_server_that_does_not_refresh_it_expires() {
     refresh_lease(&store, "192.0.2.1").await.unwrap();
     refresh_lease(&store, "192.0.2.2").await.unwrap();
     let both = ["192.0.2.1".to_owned(), "192.0.2.2".to_owned()];
-    assert_eq!(leases(&store), both.clone().into());
+    assert_eq!(leases(&store).await.unwrap(), both.clone().into());
     tokio::time::sleep(Duration::from_secs(10)).await;
     refresh_lease(&store, "192.0.2.1").await.unwrap();
     let entry = store.get("/registry/masterleases/192.0.2.1").unwrap();
     assert_eq!(encode::tree(&entry).unwrap().int_at(&["metadata", "generation"]), Some(2));
     tokio::time::sleep(Duration::from_secs(6)).await;
     let [refreshed, _] = both;
-    assert_eq!(leases(&store), [refreshed].into(), "the other has not been refreshed for {LEASE_TTL:?}");
+    let left = leases(&store).await.unwrap();
+    assert_eq!(left, [refreshed].into(), "the other has not been refreshed for {LEASE_TTL:?}");
     assert!(!remove_lease(&store, "192.0.2.2").await.unwrap(), "it is gone");
 }
 
@@ -160,5 +161,22 @@ async fn the_key_of_a_kube_apiserver_is_read_and_a_value_without_an_address_is_s
         let key = format!("{}{ip}", keys::MASTER_LEASES);
         crate::write::put_internal(&store, &key, None, record, LEASE_TTL).await.unwrap();
     }
-    assert_eq!(leases(&store), ["10.0.0.9".to_owned()].into());
+    assert_eq!(leases(&store).await.unwrap(), ["10.0.0.9".to_owned()].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_watch_is_stuck_does_not_list_a_server_that_has_left() {
+    let shared = SharedMemory::new();
+    let store = Store::open(shared.backend(), StoreOptions::default()).await.unwrap();
+    let backend = shared.backend();
+    let stream = backend.stream();
+    let behind = Store::open(backend, StoreOptions::default()).await.unwrap();
+    refresh_lease(&store, "192.0.2.1").await.unwrap();
+    refresh_lease(&store, "192.0.2.2").await.unwrap();
+    assert_eq!(leases(&behind).await.unwrap().len(), 2);
+    stream.pause();
+    assert!(remove_lease(&store, "192.0.2.1").await.unwrap());
+    assert_eq!(leases(&behind).await.unwrap(), ["192.0.2.2".to_owned()].into());
+    shared.set_unreachable(true);
+    leases(&behind).await.unwrap_err();
 }

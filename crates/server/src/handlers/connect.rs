@@ -14,7 +14,7 @@ use value::Value;
 
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::fresh;
+use crate::consistent_reads;
 use crate::state::State;
 use crate::write::Posted;
 
@@ -47,7 +47,7 @@ pub async fn handle(
     }
     let namespace = call.info.namespace.clone();
     // kube-apiserver reads these objects from etcd.
-    fresh::catch_up_everywhere(&state.storage.store).await?;
+    consistent_reads::require_current(&state.storage.store).await?;
     let located = match (kind.stored.kind.as_str(), subresource.name) {
         ("Service", _) => location::service(&state.storage.store, &namespace, &name)?,
         ("Node", _) => location::node(&state.storage.store, &name)?,

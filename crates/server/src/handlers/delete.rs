@@ -11,8 +11,8 @@ use value::Value;
 
 use super::list::{self, SelectedPage};
 use crate::call::{Call, HandlerResponse};
+use crate::consistent_reads::BaseEntry;
 use crate::decode;
-use crate::fresh::BaseEntry;
 use crate::ownership::FieldTracking;
 use crate::state::State;
 use crate::write::{AdmittedDelete, MarkProof, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome};

@@ -14,7 +14,7 @@ use value::{Path, Value};
 use super::delete::{self, DeleteProgress};
 use super::pods::{posted, success};
 use crate::call::{Call, HandlerResponse};
-use crate::fresh;
+use crate::consistent_reads;
 use crate::ownership::FieldTracking;
 use crate::state::State;
 use crate::write::{
@@ -67,7 +67,7 @@ pub async fn evict(
     let attempts = if deletion.resource_version.is_some() { 1 } else { ATTEMPTS };
     let key = kind.key(&call.info.namespace, &name);
     for attempt in 1..=attempts {
-        let entry = fresh::entry(&state.storage.store, &key).await?;
+        let entry = consistent_reads::entry(&state.storage.store, &key).await?;
         let entry = entry.ok_or_else(|| Status::not_found(&kind.resource, &name))?;
         call.enter_lane(entry.body.len()).await;
         let pod = kind.load_built_in(&entry)?;
@@ -238,7 +238,9 @@ async fn spend_budget(
     let mut name = String::new();
     for _ in 0..ATTEMPTS {
         let mut covering = Vec::new();
-        for entry in &fresh::entries(&state.storage.store, &budgets.scope(&call.info.namespace)).await? {
+        for entry in
+            &consistent_reads::entries(&state.storage.store, &budgets.scope(&call.info.namespace)).await?
+        {
             let budget = budgets.load_built_in(entry)?;
             let selector = LabelSelector::from_label_selector(budget.at(&["spec", "selector"]));
             if selector.is_ok_and(|selector| selector.matches_object(pod)) {

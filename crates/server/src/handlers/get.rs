@@ -4,7 +4,7 @@ use api::Status;
 use catalog::{ServedResource, Subresource};
 
 use crate::call::{Call, HandlerResponse};
-use crate::fresh;
+use crate::consistent_reads;
 use crate::state::State;
 
 /// Answers with the current object. With a `resourceVersion` in the query, the object may be older than the current one, but not older
@@ -20,8 +20,8 @@ pub async fn handle(
     let key = kind.key(&call.info.namespace, &call.info.name);
     let store = state.storage.store.of(&key);
     let entry = match wanted {
-        None if sent.is_empty() => fresh::entry(store, &key).await?,
-        Some(wanted) if !fresh::reaches(store, wanted).await => {
+        None if sent.is_empty() => consistent_reads::entry(store, &key).await?,
+        Some(wanted) if !consistent_reads::reaches(store, wanted).await => {
             return Err(super::list::too_large(wanted, store.revision()));
         }
         // Revision 0 accepts any state.

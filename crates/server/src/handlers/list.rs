@@ -16,7 +16,7 @@ use value::{Value, go, json, write};
 
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::fresh;
+use crate::consistent_reads;
 use crate::respond;
 use crate::state::State;
 
@@ -128,10 +128,10 @@ async fn start(store: &Store, options: &ListOptions, scope: &str) -> Result<Star
         let at = match u64::try_from(revision) {
             Ok(revision) => {
                 // Another server may have written the token. If memory does not reach the revision, the backend is asked.
-                fresh::reaches(store, revision).await;
+                consistent_reads::reaches(store, revision).await;
                 ListAt::Exact(revision)
             }
-            Err(_) => fresh::list_at(store).await?,
+            Err(_) => consistent_reads::list_at(store).await?,
         };
         return Ok(Start { at, after: Some(after), continued: true, latest_after_expiry: revision < 0 });
     }
@@ -140,7 +140,7 @@ async fn start(store: &Store, options: &ListOptions, scope: &str) -> Result<Star
     let Some(wanted) = wanted else {
         // Revision 0 accepts any state.
         let is_any = !options.resource_version.is_empty();
-        let at = if is_any { ListAt::Latest } else { fresh::list_at(store).await? };
+        let at = if is_any { ListAt::Latest } else { consistent_reads::list_at(store).await? };
         return Ok(Start { at, ..latest });
     };
     let exact = match options.resource_version_match.as_str() {
@@ -148,7 +148,7 @@ async fn start(store: &Store, options: &ListOptions, scope: &str) -> Result<Star
         "NotOlderThan" => false,
         _ => options.limit > 0,
     };
-    if !fresh::reaches(store, wanted).await {
+    if !consistent_reads::reaches(store, wanted).await {
         let refusal = too_large(wanted, store.revision());
         // kube-apiserver passes an exact read to etcd, whose error suggests no retry.
         return Err(if exact { refusal.without_retry() } else { refusal });

@@ -10,8 +10,8 @@ use requests::options::WriteOptions;
 use value::{Map, Value};
 
 use crate::call::{Call, HandlerResponse};
+use crate::consistent_reads::BaseEntry;
 use crate::decode;
-use crate::fresh::BaseEntry;
 use crate::ownership::FieldTracking;
 use crate::state::State;
 use crate::write::{self, MarkProof, OPTIMISTIC_LOCK, Posted, StoreError, WriteContext};

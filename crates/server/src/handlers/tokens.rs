@@ -18,7 +18,7 @@ use value::{Map, Str, Value};
 
 use super::pods::posted;
 use crate::call::{Call, HandlerResponse};
-use crate::fresh;
+use crate::consistent_reads;
 use crate::ownership;
 use crate::state::State;
 use crate::tokens::StoredObjects;
@@ -147,7 +147,7 @@ async fn answer(
     };
     let object = post.mutate(call, object).await?;
     TokenRequest::check_address(&object, &call.info.namespace, &name)?;
-    let entry = fresh::entry(&state.storage.store, &kind.key(&call.info.namespace, &name)).await?;
+    let entry = consistent_reads::entry(&state.storage.store, &kind.key(&call.info.namespace, &name)).await?;
     let entry = entry.ok_or_else(|| Status::not_found(&kind.resource, &name))?;
     let account = encode::tree(&entry)?;
     let now = Timestamp::from_seconds(call.now);
@@ -165,7 +165,7 @@ async fn answer(
         return Err(Status::invalid(&expected.group_kind(), "", &errors).into());
     }
     post.validate(call, request.object()).await?;
-    let objects = StoredObjects(state.storage.store.clone());
+    let objects = StoredObjects::newest(state.storage.store.clone());
     let attester = Authorized(state.authorization.chain.load_full());
     let grant = request.grant(&tokens.rules, &objects, &attester, runtime::random::uid()).await?;
     for warning in &grant.warnings {

@@ -13,8 +13,8 @@ use value::Value;
 
 use super::create;
 use crate::call::{Call, HandlerResponse};
+use crate::consistent_reads::BaseEntry;
 use crate::decode::{self, Draft};
-use crate::fresh::BaseEntry;
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
 use crate::write::{Admitted, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome, set_namespace};

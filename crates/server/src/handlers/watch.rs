@@ -30,7 +30,7 @@ use self::start::{WatchStart, start_watch, wait_for_initial_state};
 use super::list::selection;
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
-use crate::fresh;
+use crate::consistent_reads;
 use crate::heavy::LARGE;
 use crate::respond;
 use crate::seats::Seat;
@@ -207,7 +207,7 @@ async fn run(mut sender: Sender, start: WatchStart, options: ListOptions, deadli
             () = tokio::time::sleep_until(bookmark_at), if options.bookmarks => {
                 bookmark_at = Instant::now() + BOOKMARK_EVERY;
                 // An idle shared store announces no revisions of its own; an old bookmark would be compacted before it is used.
-                let _ = fresh::catch_up(sender.state.storage.store.of(watch.scope())).await;
+                let _ = consistent_reads::catch_up(sender.state.storage.store.of(watch.scope())).await;
                 let progress = watch.progress();
                 if progress > sent_revision {
                     sent_revision = progress;

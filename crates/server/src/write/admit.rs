@@ -71,7 +71,7 @@ impl WriteContext<'_> {
         if errors.is_empty() {
             errors.extend(self.check_params(call, &object, None).await);
         }
-        let mut all = device_access::check_admin(self.state, call, self.kind, &object, None);
+        let mut all = device_access::check_admin(self.state, call, self.kind, &object, None).await?;
         if !all.is_empty() && !self.dry_run {
             self.state.metrics.admin_access(&self.kind.stored.kind, false);
         }
@@ -143,7 +143,9 @@ impl WriteContext<'_> {
         context.version = call.info.version.clone();
         let mut errors = api::validation::meta::update_any(&object, before, self.kind.namespaced);
         if self.subresource == Subresource::Status {
-            errors.extend(device_access::check_admin(self.state, call, self.kind, &object, Some(before)));
+            let refused =
+                device_access::check_admin(self.state, call, self.kind, &object, Some(before)).await?;
+            errors.extend(refused);
             errors.extend(device_access::check_status(self.state, call, self.kind, &object, before).await);
         }
         let validate = |budget: &Budget| {

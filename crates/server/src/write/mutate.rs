@@ -146,6 +146,7 @@ impl WriteContext<'_> {
         // A custom resource grants no permissions, even if its group and kind have the names of RBAC's.
         let row = self.kind.row().filter(|row| row.group == authz::rbac::GROUP);
         let Some(row) = row else { return Ok(()) };
+        self.state.authorization.roles.catch_up(&self.state.storage.store).await?;
         let chain = self.state.authorization.chain_for(call.caller());
         let user = GrantingUser {
             chain: &chain,

@@ -6,7 +6,7 @@ use api::Status;
 use requests::options::{ListOptions, revision as parse_revision};
 use storage::{Store, StoredEntry, Watch, WatchError, WatchFrom};
 
-use crate::fresh;
+use crate::consistent_reads;
 use crate::handlers::list::too_large;
 
 /// The first events of a watch.
@@ -29,10 +29,10 @@ pub(super) async fn wait_for_initial_state(
         return Ok(None);
     }
     let behind = match parse_revision(&options.resource_version).map_err(Status::plain)? {
-        None if options.resource_version.is_empty() => fresh::catch_up(store).await?,
+        None if options.resource_version.is_empty() => consistent_reads::catch_up(store).await?,
         // Revision 0 accepts any state.
         None => None,
-        Some(revision) => (!fresh::reaches(store, revision).await).then_some(revision),
+        Some(revision) => (!consistent_reads::reaches(store, revision).await).then_some(revision),
     };
     Ok(behind.map(|revision| WatchStart::Error(too_large(revision, store.revision()))))
 }

@@ -5,7 +5,7 @@
 //! its newest revision and waits until memory has reached it; a write begins with the entry in memory, but a refusal or a no-op that
 //! this entry causes counts only if it is the newest one ([`BaseEntry`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::Status;
@@ -15,9 +15,10 @@ use storage::{ListAt, ListRequest, ReadError, Store, StoredEntry};
 use value::Value;
 
 use crate::state::State;
+use crate::write::TimeMark;
 
 /// How long a read waits for memory to reach a revision, as in kube-apiserver.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Waits until memory has every write to one cluster that was acknowledged before this call. If it has not after some seconds, returns
 /// the revision to read from the backend instead. With `--etcd-servers-overrides`, [`Store::of`] selects the cluster.
@@ -33,12 +34,49 @@ pub(crate) async fn catch_up(store: &Store) -> Result<Option<u64>, Status> {
     Ok((!reaches(store, latest).await).then_some(latest))
 }
 
-/// Waits until memory has every write that was acknowledged before this call, in all clusters, or until some seconds have passed.
-pub(crate) async fn catch_up_everywhere(store: &Store) -> Result<(), Status> {
+/// Waits until memory has every write that was acknowledged before this call, in all clusters; false if it has not after some seconds.
+pub(crate) async fn catch_up_everywhere(store: &Store) -> Result<bool, Status> {
+    let mut has_all = true;
     for cluster in store.clusters() {
-        catch_up(cluster).await?;
+        has_all &= catch_up(cluster).await?.is_none();
     }
-    Ok(())
+    Ok(has_all)
+}
+
+/// Waits until memory has every write that was acknowledged before this call, in all clusters: for a decision that is made on memory and
+/// must not be made on an older state.
+pub(crate) async fn require_current(store: &Store) -> Result<(), Status> {
+    if catch_up_everywhere(store).await? {
+        return Ok(());
+    }
+    Err(Status::unavailable("this server has not received all changes from the store yet; try again"))
+}
+
+/// Catches up for decisions that are too frequent to ask the backend every time.
+#[derive(Debug, Default)]
+pub(crate) struct RecentCatchUp(Mutex<Option<TimeMark>>);
+
+impl RecentCatchUp {
+    /// How old the answer of the backend may be.
+    const MAX_AGE: Duration = Duration::from_millis(100);
+
+    /// Waits until memory has every write that was acknowledged before the returned time. If it has not after some seconds, also returns
+    /// the revision to read from the backend instead. `store` must be the same cluster in all calls.
+    pub(crate) async fn catch_up(&self, store: &Store) -> Result<(TimeMark, Option<u64>), Status> {
+        if let Some(known) = self.last().as_ref().copied().filter(|known| known.elapsed() < Self::MAX_AGE) {
+            return Ok((known, None));
+        }
+        let known = TimeMark::now();
+        let behind = catch_up(store).await?;
+        if behind.is_none() {
+            *self.last() = Some(known);
+        }
+        Ok((known, behind))
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<TimeMark>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Waits some seconds for memory to reach `revision`; false if it has not.
@@ -54,6 +92,15 @@ pub(crate) async fn list_at(store: &Store) -> Result<ListAt, Status> {
 /// All entries in `scope`, with every acknowledged write.
 pub(crate) async fn entries(store: &Store, scope: &str) -> Result<Vec<Arc<StoredEntry>>, Status> {
     let at = list_at(store.of(scope)).await?;
+    entries_at(store, scope, at).await
+}
+
+/// All entries in `scope` at a revision.
+pub(crate) async fn entries_at(
+    store: &Store,
+    scope: &str,
+    at: ListAt,
+) -> Result<Vec<Arc<StoredEntry>>, Status> {
     let page = store.list(ListRequest { at, ..ListRequest::all(scope) }).await;
     Ok(page.map_err(|error| unreadable(&error))?.entries.iter().cloned().collect())
 }

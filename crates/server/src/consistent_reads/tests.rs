@@ -2,7 +2,7 @@ use authn::tokens::{BoundKind, BoundObjects as _};
 use storage::shared_memory::{SharedMemory, StoreStream};
 use storage::{Change, Expect, Record, Store, StoreOptions, Write, WritePriority};
 
-use super::{BaseEntry, catch_up, entries, entry, reaches};
+use super::{BaseEntry, RecentCatchUp, catch_up, entries, entry, reaches, require_current};
 use crate::tokens::StoredObjects;
 
 const KEY: &str = "/registry/configmaps/n/a";
@@ -60,7 +60,48 @@ async fn a_token_is_accepted_when_another_server_created_its_service_account() {
     let ((one, _), (two, stream)) = (open(&service).await, open(&service).await);
     stream.deliver_on_request();
     put(&one, "/registry/serviceaccounts/n/a", "1").await;
-    let objects = StoredObjects(two);
+    let objects = StoredObjects::in_memory(two);
     assert!(objects.get(BoundKind::ServiceAccount, "n", "a").await.unwrap().is_some());
     assert!(objects.get(BoundKind::ServiceAccount, "n", "b").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_token_is_issued_for_an_object_as_another_server_has_written_it() {
+    let service = SharedMemory::new();
+    let ((one, _), (two, stream)) = (open(&service).await, open(&service).await);
+    put(&one, "/registry/pods/n/a", "1").await;
+    two.fresh().await.unwrap();
+    stream.deliver_on_request();
+    put(&one, "/registry/pods/n/a", "2").await;
+    let version = async |objects: StoredObjects| {
+        let pod = objects.get(BoundKind::Pod, "n", "a").await.unwrap().unwrap();
+        pod.str_at(&["v"]).unwrap().to_owned()
+    };
+    assert_eq!(version(StoredObjects::in_memory(two.clone())).await, "1", "verified with memory");
+    assert_eq!(version(StoredObjects::newest(two)).await, "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_needs_current_memory_is_refused_while_it_is_behind() {
+    let service = SharedMemory::new();
+    let ((one, _), (two, stream)) = (open(&service).await, open(&service).await);
+    require_current(&two).await.unwrap();
+    stream.pause();
+    put(&one, KEY, "1").await;
+    assert_eq!(require_current(&two).await.unwrap_err().code(), 503);
+    stream.resume();
+    require_current(&two).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recent_answer_of_the_backend_is_used_again_for_a_short_time() {
+    let service = SharedMemory::new();
+    let ((one, _), (two, stream)) = (open(&service).await, open(&service).await);
+    let recent = RecentCatchUp::default();
+    assert!(recent.catch_up(&two).await.unwrap().1.is_none());
+    stream.pause();
+    let revision = put(&one, KEY, "1").await;
+    assert!(recent.catch_up(&two).await.unwrap().1.is_none(), "the first answer is recent");
+    tokio::time::advance(RecentCatchUp::MAX_AGE).await;
+    assert_eq!(recent.catch_up(&two).await.unwrap().1, Some(revision));
 }

@@ -5,96 +5,21 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
-use std::sync::Arc;
+mod addresses;
+mod crds;
+mod quotas;
+mod security;
+mod servers;
+
 use std::time::{Duration, Instant};
 
 use api::{Status, meta};
-use authn::InternalIdentity;
 use http::Method;
 use requests::request_info::Query;
-use server::client::Client;
-use server::{Data, Ephemeral};
-use storage::shared_memory::{SharedFailure, SharedMemory, StoreStream};
-use value::{Value, json};
+use server::Ephemeral;
+use storage::shared_memory::SharedFailure;
 
-/// Time limit of every wait, generous for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const PODS: &str = "/api/v1/namespaces/default/pods";
-
-fn parse(text: &str) -> Value {
-    json::parse(text.as_bytes()).unwrap()
-}
-
-struct Servers {
-    service: SharedMemory,
-    one: Client,
-    two: Client,
-    /// The changes that the second server receives.
-    stream: StoreStream,
-    running: [Ephemeral; 2],
-}
-
-async fn start_server(service: &SharedMemory) -> (Ephemeral, Client, StoreStream) {
-    let backend = service.backend();
-    let stream = backend.stream();
-    let ephemeral =
-        Ephemeral::start_with(|config| config.storage.data = Data::Backend(Arc::new(backend))).await.unwrap();
-    let client = Client::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
-    (ephemeral, client, stream)
-}
-
-impl Servers {
-    async fn start() -> Servers {
-        let service = SharedMemory::new();
-        let (first, one, _) = start_server(&service).await;
-        let (second, two, stream) = start_server(&service).await;
-        let begin = Instant::now();
-        while one.get("/api/v1/namespaces/default/serviceaccounts/default").await.is_err() {
-            assert!(begin.elapsed() < PATIENCE, "the servers are not ready");
-            tokio::task::yield_now().await;
-        }
-        Servers { service, one, two, stream, running: [first, second] }
-    }
-
-    /// Creates an object through the first server, of which the second does not know yet.
-    async fn create(&self, path: &str, object: &str) -> Value {
-        self.stream.deliver_on_request();
-        self.one.create(path, &parse(object)).await.unwrap_or_else(|status| panic!("POST {path}: {status}"))
-    }
-
-    /// Creates an object that both servers know.
-    async fn create_known(&self, path: &str, object: &str) -> Value {
-        let created = self.create(path, object).await;
-        self.stream.resume();
-        let named = format!("{path}/{}", meta::name(&created));
-        self.two.get(&named).await.unwrap_or_else(|status| panic!("GET {named}: {status}"));
-        created
-    }
-
-    /// Changes an object through the first server, without the knowledge of the second.
-    async fn patch(&self, path: &str, patch: &str) -> Value {
-        self.stream.deliver_on_request();
-        self.one.merge_patch(path, &parse(patch)).await.unwrap()
-    }
-
-    /// Deletes an object through the first server, without the knowledge of the second.
-    async fn delete(&self, path: &str) {
-        self.stream.deliver_on_request();
-        self.one.delete(path, &parse("{}")).await.unwrap();
-    }
-}
-
-fn code(result: Result<Value, Status>) -> u16 {
-    result.map_or_else(|status| status.code(), |_| 200)
-}
-
-fn pod(name: &str, more: &str) -> String {
-    format!(
-        r#"{{"metadata":{{"name":"{name}","labels":{{"app":"{name}"}}}},"spec":{{{more}"containers":[{{"name":"c","image":"i"}}]}}}}"#
-    )
-}
+use servers::{MAPS, PATIENCE, PODS, Servers, code, parse, pod};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn get_and_list_see_the_writes_of_the_other_server() {
@@ -216,120 +141,6 @@ async fn subresources_are_based_on_the_newest_object() {
     servers.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget).await;
     let eviction = parse(r#"{"metadata":{"name":"b"}}"#);
     assert_eq!(code(servers.two.create(&format!("{PODS}/b/eviction"), &eviction).await), 429);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_custom_resource_is_served_by_both_servers_at_once() {
-    let servers = Servers::start().await;
-    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    servers
-        .create(
-            crds,
-            r#"{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#,
-        )
-        .await;
-    let things = "/apis/example.com/v1/namespaces/default/things";
-    let begin = Instant::now();
-    while servers.one.get(things).await.is_err() {
-        assert!(begin.elapsed() < PATIENCE, "the resource is not served");
-        tokio::task::yield_now().await;
-    }
-    servers.two.get(things).await.unwrap();
-    assert_eq!(code(servers.two.get("/apis/nowhere.example.com/v1/things").await), 404);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn addresses_of_a_write_that_may_be_stored_stay_allocated() {
-    let servers = Servers::start().await;
-    let services = "/api/v1/namespaces/default/services";
-    let service = |name: &str| {
-        parse(&format!(
-            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"clusterIP":"10.0.0.77","ports":[{{"port":80}}]}}}}"#
-        ))
-    };
-    let key = "/registry/services/specs/default/a";
-    servers.service.fail_next_commit(key, SharedFailure::NotStored);
-    let refused = servers.one.create(services, &service("a")).await.unwrap_err();
-    assert_eq!(refused.code(), 500);
-    servers.service.fail_next_commit(key, SharedFailure::StoredUnknown);
-    let unknown = servers.one.create(services, &service("a")).await.unwrap_err();
-    assert_eq!((unknown.code(), unknown.message()), (500, "etcdserver: request timed out"));
-    assert_eq!(code(servers.one.get(&format!("{services}/a")).await), 200, "it is stored");
-    let taken = servers.one.create(services, &service("b")).await.unwrap_err();
-    assert!(taken.message().contains("provided IP is already allocated"), "{taken}");
-}
-
-const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
-
-/// The number of pods that a quota counts.
-async fn counted_pods(servers: &Servers, name: &str) -> Option<i64> {
-    let quota = servers.one.get(&format!("{QUOTAS}/{name}")).await.unwrap();
-    quota.str_at(&["status", "used", "pods"]).map(|count| count.parse().unwrap())
-}
-
-async fn create_pod_quota(servers: &Servers, hard: i64) {
-    let quota = format!(r#"{{"metadata":{{"name":"q"}},"spec":{{"hard":{{"pods":"{hard}"}}}}}}"#);
-    servers.create_known(QUOTAS, &quota).await;
-    // The built-in controllers do not run here.
-    let status = format!(r#"{{"status":{{"hard":{{"pods":"{hard}"}},"used":{{"pods":"0"}}}}}}"#);
-    servers.one.merge_patch(&format!("{QUOTAS}/q/status"), &parse(&status)).await.unwrap();
-    servers.stream.resume();
-    servers.two.get(&format!("{QUOTAS}/q")).await.unwrap();
-}
-
-/// Creates pods through a server until its quota is exhausted; returns how many were created. A conflict with the other server is
-/// repeated, as clients do.
-async fn create_pods(client: Client, prefix: &str) -> usize {
-    let mut created = 0;
-    let begin = Instant::now();
-    loop {
-        assert!(begin.elapsed() < PATIENCE, "the quota is not exhausted");
-        let object = parse(&pod(&format!("{prefix}{created}"), ""));
-        match client.create(PODS, &object).await {
-            Ok(_) => created += 1,
-            Err(status) if status.code() == 403 => {
-                assert!(status.message().contains("exceeded quota: q"), "{status}");
-                return created;
-            }
-            Err(status) => assert_eq!(status.code(), 409, "{status}"),
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn quota_admits_exactly_its_limit_while_two_servers_create() {
-    const LIMIT: i64 = 25;
-    let servers = Servers::start().await;
-    create_pod_quota(&servers, LIMIT).await;
-    let racing = [(&servers.one, "a"), (&servers.two, "b"), (&servers.one, "c"), (&servers.two, "d")]
-        .map(|(client, prefix)| tokio::spawn(create_pods(client.clone(), prefix)));
-    let mut created = 0;
-    for creating in racing {
-        created += creating.await.unwrap();
-    }
-    assert_eq!(i64::try_from(created).unwrap(), LIMIT);
-    assert_eq!(servers.one.get(PODS).await.unwrap().list_at(&["items"]).len(), created);
-    assert_eq!(counted_pods(&servers, "q").await, Some(LIMIT));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn quota_admits_exactly_its_limit_on_a_server_with_old_usage_in_memory() {
-    const LIMIT: i64 = 10;
-    let servers = Servers::start().await;
-    create_pod_quota(&servers, LIMIT).await;
-    // The second server learns of the charges of the first only when it asks or writes.
-    servers.stream.deliver_on_request();
-    let first = create_pods(servers.one.clone(), "a").await;
-    assert_eq!(i64::try_from(first).unwrap(), LIMIT);
-    let refused = servers.two.create(PODS, &parse(&pod("late", ""))).await.unwrap_err();
-    assert_eq!(refused.code(), 403, "{refused}");
-    // Released usage that it does not know of is available at once.
-    servers.stream.deliver_on_request();
-    let released = parse(r#"{"status":{"used":{"pods":"9"}}}"#);
-    servers.one.delete(&format!("{PODS}/a0"), &parse(r#"{"gracePeriodSeconds":0}"#)).await.unwrap();
-    servers.one.merge_patch(&format!("{QUOTAS}/q/status"), &released).await.unwrap();
-    assert_eq!(create_pods(servers.two.clone(), "b").await, 1);
-    assert_eq!(counted_pods(&servers, "q").await, Some(LIMIT));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

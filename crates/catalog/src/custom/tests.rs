@@ -1,0 +1,70 @@
+use std::sync::Arc;
+
+use crd::{CrdSource, CustomResourceDefinition};
+use value::{Value, json};
+
+use super::{CrdRevisions, CustomKinds};
+use crate::SchemaEpoch;
+
+#[derive(Debug)]
+struct NoSource;
+
+impl CrdSource for NoSource {
+    fn load(&self) -> Option<Value> {
+        None
+    }
+}
+
+/// An established CRD of the kind `Thing`.
+fn set(custom: &mut CustomKinds, plural: &str, created: u64, changed: u64) {
+    let text = format!(
+        r#"{{"metadata":{{"name":"{plural}.example.com"}},"spec":{{"group":"example.com","scope":"Namespaced","names":{{"plural":"{plural}"}},"versions":[{{"name":"v1","served":true,"storage":true}}]}},"status":{{"acceptedNames":{{"plural":"{plural}","kind":"Thing","listKind":"ThingList"}},"conditions":[{{"type":"Established","status":"True"}},{{"type":"NamesAccepted","status":"True"}}]}}}}"#
+    );
+    let source: Arc<dyn CrdSource> = Arc::new(NoSource);
+    let crd = CustomResourceDefinition::read(&json::parse(text.as_bytes()).unwrap(), &source, |_, _| None);
+    custom.set(crd, CrdRevisions { created, changed }, SchemaEpoch::never());
+}
+
+/// The plural names that are served, and the CRDs that have lost their kind.
+fn check(custom: &CustomKinds, served: &str, lost: &[&str]) {
+    for plural in ["as", "bs"] {
+        let kind = custom.kind("example.com", &"v1".into(), &plural.into());
+        assert_eq!(kind.is_some(), plural == served, "{plural}");
+        assert_eq!(custom.lost_kind(&format!("{plural}.example.com")), lost.contains(&plural), "{plural}");
+    }
+}
+
+#[test]
+fn of_two_crds_that_claim_a_kind_every_server_serves_the_one_created_first() {
+    let mut first = CustomKinds::default();
+    set(&mut first, "as", 5, 8);
+    check(&first, "as", &[]);
+    set(&mut first, "bs", 6, 7);
+    check(&first, "as", &["bs"]);
+    let mut second = CustomKinds::default();
+    set(&mut second, "bs", 6, 7);
+    check(&second, "bs", &[]);
+    set(&mut second, "as", 5, 8);
+    check(&second, "as", &["bs"]);
+    // An update does not change the owner.
+    set(&mut second, "bs", 6, 9);
+    set(&mut second, "as", 5, 10);
+    check(&second, "as", &["bs"]);
+}
+
+#[test]
+fn a_crd_gets_its_kind_when_the_older_claimant_is_deleted_and_not_when_it_is_unreadable() {
+    let mut custom = CustomKinds::default();
+    set(&mut custom, "as", 5, 8);
+    set(&mut custom, "bs", 6, 7);
+    custom.set_unreadable("as.example.com");
+    check(&custom, "", &["bs"]);
+    set(&mut custom, "as", 5, 9);
+    check(&custom, "as", &["bs"]);
+    custom.set_unreadable("as.example.com");
+    custom.remove("as.example.com");
+    check(&custom, "bs", &[]);
+    set(&mut custom, "as", 8, 10);
+    custom.remove("as.example.com");
+    check(&custom, "bs", &[]);
+}
