@@ -6,7 +6,7 @@ use api::Status;
 use authn::User;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::flow_control::{Assignment, FairSeat};
+use crate::flow_control::{FairSeat, MatchedUids};
 use crate::request_info::RequestInfo;
 
 /// Separate seats for reading and for mutating requests. A limit of 0 means no limit, as in kube-apiserver.
@@ -52,10 +52,11 @@ impl From<FairSeat> for Seat {
 }
 
 impl Seat {
-    /// The FlowSchema and PriorityLevelConfiguration of the request; `None` under the in-flight limits.
-    pub(crate) fn assignment(&self) -> Option<Assignment> {
+    /// The values of the response's headers with the FlowSchema and PriorityLevelConfiguration of the request; `None` under the in-flight
+    /// limits.
+    pub(crate) fn uids(&self) -> Option<MatchedUids> {
         match &self.0 {
-            SeatKind::Fair(seat) => Some(seat.assignment().clone()),
+            SeatKind::Fair(seat) => seat.uids(),
             _ => None,
         }
     }
