@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::{CRDS, PATIENCE, crd, define};
 
-const V1: &str = "/apis/convert.example.com/v1/namespaces/default/hosts";
-const V2: &str = "/apis/convert.example.com/v2/namespaces/default/hosts";
+pub(super) const V1: &str = "/apis/convert.example.com/v1/namespaces/default/hosts";
+pub(super) const V2: &str = "/apis/convert.example.com/v2/namespaces/default/hosts";
 const APPLY: [(&str, &str); 1] = [("content-type", "application/apply-patch+yaml")];
 
 /// Changes that the webhook makes to the converted objects.
@@ -39,7 +39,7 @@ fn convert_host(object: &Value, wanted: &str) -> Value {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a `ConversionReply`, as the others are")]
-fn answer(asked: &HookRequest, objects: Vec<Value>) -> HookReply {
+pub(super) fn answer(asked: &HookRequest, objects: Vec<Value>) -> HookReply {
     let review = json!({
         "apiVersion": asked.body["apiVersion"],
         "kind": "ConversionReview",
@@ -49,15 +49,15 @@ fn answer(asked: &HookRequest, objects: Vec<Value>) -> HookReply {
 }
 
 /// A webhook, a server that calls it, and the switch for its answers.
-struct ConversionSetup {
-    client: Client,
+pub(super) struct ConversionSetup {
+    pub(super) client: Client,
     hook: Hook,
     twist: Arc<Mutex<ConversionReply>>,
     _server: Server,
 }
 
 impl ConversionSetup {
-    async fn start() -> ConversionSetup {
+    pub(super) async fn start() -> ConversionSetup {
         let twist: Arc<Mutex<ConversionReply>> = Arc::new(Mutex::new(Arc::new(answer)));
         let twisted = Arc::clone(&twist);
         let hook = Hook::start(move |asked| {
@@ -75,7 +75,10 @@ impl ConversionSetup {
         ConversionSetup { client, hook, twist, _server: server }
     }
 
-    fn set_reply(&self, twist: impl Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync + 'static) {
+    pub(super) fn set_reply(
+        &self,
+        twist: impl Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync + 'static,
+    ) {
         *self.twist.lock().unwrap() = Arc::new(twist);
     }
 
@@ -112,7 +115,7 @@ fn hosts(hook: &Hook, stored: &str) -> Value {
     body
 }
 
-fn v1(name: &str, host_port: &str) -> Value {
+pub(super) fn v1(name: &str, host_port: &str) -> Value {
     json!({"apiVersion": "convert.example.com/v1", "kind": "Host", "metadata": {"name": name}, "spec": {"hostPort": host_port}})
 }
 
