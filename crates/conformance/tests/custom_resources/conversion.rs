@@ -75,10 +75,7 @@ impl ConversionSetup {
         ConversionSetup { client, hook, twist, _server: server }
     }
 
-    pub(super) fn set_reply(
-        &self,
-        twist: impl Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync + 'static,
-    ) {
+    pub fn set_reply(&self, twist: impl Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync + 'static) {
         *self.twist.lock().unwrap() = Arc::new(twist);
     }
 
