@@ -75,8 +75,8 @@ impl ConversionSetup {
         ConversionSetup { client, hook, twist, _server: server }
     }
 
-    pub fn set_reply(&self, twist: impl Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync + 'static) {
-        *self.twist.lock().unwrap() = Arc::new(twist);
+    pub(super) fn replies(&self, by: impl Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync + 'static) {
+        *self.twist.lock().unwrap() = Arc::new(by);
     }
 
     async fn apply(
@@ -359,7 +359,7 @@ async fn errors_of_a_conversion_webhook_name_it_and_store_nothing() {
             assert!(message.contains(words), "{method} {path}: {message}\n  does not say\n{words}");
         }
     }
-    world.set_reply(answer);
+    world.replies(answer);
     assert_eq!(accepts(client.get(&format!("{V1}/a")).await).unwrap(), before, "nothing has changed");
     assert_eq!(accepts(client.get(&format!("{V2}/a")).await).unwrap()["spec"]["port"], "80");
     rejects(client.get(&format!("{V1}/new")).await, 404, "NotFound").unwrap();
@@ -398,7 +398,7 @@ async fn a_conversion_webhook_may_change_only_labels_and_annotations_of_metadata
     let world = ConversionSetup::start().await;
     let client = &world.client;
     accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
-    world.set_reply(|asked, mut objects| {
+    world.replies(|asked, mut objects| {
         for object in &mut objects {
             object["metadata"]["labels"] = json!({"by": "webhook"});
             object["metadata"]["finalizers"] = json!(["example.com/forged"]);
@@ -424,7 +424,7 @@ async fn a_list_error_names_every_object_that_failed_to_convert() {
     for name in ["a", "b"] {
         accepts(client.post(V1, &v1(name, "one.example:80")).await).unwrap();
     }
-    world.set_reply(|asked, _| answer(asked, Vec::new()));
+    world.replies(|asked, _| answer(asked, Vec::new()));
     let status = rejects(client.get(V2).await, 500, "StorageReadError").unwrap();
     assert_eq!(
         (&status["details"]["name"], &status["details"]["kind"], &status["details"]["group"]),
@@ -440,7 +440,7 @@ async fn a_list_error_names_every_object_that_failed_to_convert() {
     let end = "conversion webhook for convert.example.com/v1, Kind=Host returned 0 objects, expected 1 (and 1 more)";
     assert!(message.starts_with(start) && message.ends_with(end), "{message}");
     // An object that is converted alone does not help the other one.
-    world.set_reply(|asked, objects| {
+    world.replies(|asked, objects| {
         let good =
             objects.first().is_some_and(|object| object["metadata"]["name"] == "a") && objects.len() == 1;
         answer(asked, if good { objects } else { Vec::new() })
@@ -454,7 +454,7 @@ async fn a_list_error_names_every_object_that_failed_to_convert() {
 async fn a_dry_run_shows_the_object_after_conversion_to_storage_and_back() {
     let world = ConversionSetup::start().await;
     let client = &world.client;
-    world.set_reply(|asked, mut objects| {
+    world.replies(|asked, mut objects| {
         for object in &mut objects {
             object["metadata"]["labels"] = json!({"by": "webhook"});
         }
@@ -472,15 +472,16 @@ async fn conversion_webhooks_may_redirect_and_are_counted() {
     let world = ConversionSetup::start().await;
     let client = &world.client;
     accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
-    world.set_reply(|asked, objects| {
-        if asked.path == "/moved" { answer(asked, objects) } else { HookReply::SendOn("/moved") }
+    world.replies(|asked, objects| match asked.path.as_str() {
+        "/moved" => answer(asked, objects),
+        _ => HookReply::SendOn("/moved"),
     });
     let shown = accepts(client.get(&format!("{V2}/a")).await).unwrap();
     assert_eq!(shown["spec"]["host"], "one.example");
-    world.set_reply(|_, _| HookReply::SendOn("/"));
+    world.replies(|_, _| HookReply::SendOn("/"));
     let refused = client.get(&format!("{V2}/a")).await.unwrap().text();
     assert!(refused.contains("stopped after 10 redirects"), "{refused}");
-    world.set_reply(|asked, _| answer(asked, Vec::new()));
+    world.replies(|asked, _| answer(asked, Vec::new()));
     let refused = client.get(&format!("{V2}/a")).await.unwrap().text();
     assert!(refused.contains("returned 0 objects, expected 1"), "{refused}");
     let page = client.get("/metrics").await.unwrap().text();
@@ -494,7 +495,6 @@ async fn conversion_webhooks_may_redirect_and_are_counted() {
         assert!(count.is_none_or(|count: u32| found == count.to_string()), "{line}{found}");
     }
     let conversion = "apiserver_crd_conversion_webhook_duration_seconds_count{crd_name=";
-    let line =
-        page.lines().find(|l| l.starts_with(conversion) && l.contains(r#"succeeded="false""#)).unwrap();
+    let line = page.lines().find(|l| l.starts_with(conversion) && l.contains("\"false\"")).unwrap();
     assert!(line.contains(r#"from_version="v1",succeeded="false",to_version="v2"} 2"#), "{line}");
 }

@@ -15,7 +15,7 @@ async fn large_requests(client: &Client) -> u64 {
 /// Adds a note of this many bytes to every converted object.
 fn inflate(world: &ConversionSetup, bytes: usize) {
     let note = json!("x".repeat(bytes));
-    world.set_reply(move |asked, mut objects| {
+    world.replies(move |asked, mut objects| {
         for object in &mut objects {
             object["spec"]["note"] = note.clone();
         }
