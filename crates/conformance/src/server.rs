@@ -369,6 +369,17 @@ pub fn resident_kib(pid: u32) -> Option<u64> {
     line.trim().trim_end_matches("kB").trim().parse().ok()
 }
 
+/// The CPU time of all threads of a process, to the nanosecond. A thread that ends takes its time with it.
+pub fn cpu_time(pid: u32) -> Option<Duration> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let of_thread = |thread: PathBuf| {
+        let line = fs::read_to_string(thread.join("schedstat")).ok()?;
+        line.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+    };
+    let times: Vec<Duration> = threads.filter_map(|thread| of_thread(thread.ok()?.path())).collect();
+    (!times.is_empty()).then(|| times.into_iter().sum())
+}
+
 /// A free port, reserved until the guard is dropped.
 pub fn free_port() -> Result<(u16, TcpListener)> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| Problem::at("a free port", e))?;

@@ -1,14 +1,17 @@
-//! Benchmarks API Priority and Fairness for a request that does not have to wait: classification, taking seats, and giving them back.
+//! Benchmarks API Priority and Fairness for a request that does not have to wait: classification, taking seats, and giving them back. The
+//! fast path, which light requests take, and the queues, which all others take, are timed separately.
+
+#![expect(clippy::expect_used, reason = "a benchmark that cannot run ends")]
 
 use std::hint::black_box;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use authn::User;
+use authn::{Caller, InternalIdentity, User};
 use criterion::{Criterion, criterion_group, criterion_main};
 use flowcontrol::bootstrap::{self, FlowControlKind};
 use flowcontrol::{
-    Arrival, ArrivalDecision, FlowSchema, PriorityLevel, PriorityLevelController, RequestDigest,
-    RequestTicket, WorkEstimate,
+    Arrival, ArrivalDecision, FlowSchema, PresentRequests, PriorityLevel, PriorityLevelController,
+    RequestClassifier, RequestDigest, RequestTicket, WorkEstimate,
 };
 
 struct Silent;
@@ -27,6 +30,7 @@ fn admit(criterion: &mut Criterion) {
         }
     }
     let classifier = controller.configure(Duration::ZERO, levels, schemas).classifier;
+    fast_path(criterion, &classifier);
     let users = [
         ("administrator", User::named("admin").in_groups(["system:masters", "system:authenticated"])),
         (
@@ -54,7 +58,7 @@ fn admit(criterion: &mut Criterion) {
             b.iter(|| classifier.index(black_box(&attributes)));
         });
         let mut now = Duration::from_secs(1);
-        criterion.bench_function(&format!("classify, admit and finish, {name}"), |b| {
+        criterion.bench_function(&format!("classify, take seats of the queues and finish, {name}"), |b| {
             b.iter(|| {
                 now += Duration::from_micros(10);
                 let class = classifier.classify(black_box(&attributes));
@@ -73,6 +77,29 @@ fn admit(criterion: &mut Criterion) {
                 if let ArrivalDecision::Executing(id) = admission {
                     class.level.queues().finish(now + Duration::from_micros(5), id);
                 }
+            });
+        });
+    }
+}
+
+/// The steps of a GET: it becomes present, is classified by its caller, passes the fast path and ends.
+fn fast_path(criterion: &mut Criterion, classifier: &RequestClassifier<Silent>) {
+    let service_account = InternalIdentity::ServiceAccount { namespace: "default", name: "web" };
+    let callers = [
+        ("exempt", Caller::internal(InternalIdentity::ApiServer)),
+        ("service account", Caller::internal(service_account)),
+    ];
+    let (present, epoch) = (PresentRequests::default(), Instant::now());
+    for (name, caller) in &callers {
+        criterion.bench_function(&format!("classify, enter and leave the fast path, {name}"), |b| {
+            b.iter(|| {
+                let _present = present.arrive();
+                let index =
+                    classifier.index_of_all(black_box(caller), true).expect("one class for all requests");
+                let class = classifier.class(index);
+                let seat =
+                    class.enter_fast_path(epoch, present.estimate()).expect("the level is not contended");
+                class.leave_fast_path(epoch, seat, epoch);
             });
         });
     }

@@ -21,6 +21,7 @@ pub use webhook::{ConversionWebhookClients, TIMEOUT};
 
 use crate::call::HandlerResponse;
 use crate::state::State;
+use crate::truncate_remote::MAX_OBJECTS;
 
 #[derive(Clone, Copy)]
 pub struct Converter<'a> {
@@ -68,8 +69,8 @@ impl Converter<'_> {
         Ok(objects.into_iter().map(|object| self.resource.to_sent(object)).collect())
     }
 
-    /// Retries a failed batch one object at a time, to name every object that cannot be converted. After `until` it fails with `together`,
-    /// the error of the batch.
+    /// Retries a failed batch one object at a time, to name every object that cannot be converted. It fails with `together`, the error of the
+    /// batch, after `until`, or when the webhook has added more bytes to the objects than a single answer may have.
     async fn retry_one_by_one(
         &self,
         custom: &CustomResourceVersion,
@@ -79,12 +80,17 @@ impl Converter<'_> {
     ) -> Result<Vec<Working>, Status> {
         let mut converted = Vec::with_capacity(entries.len());
         let mut causes: Vec<StatusCause> = Vec::new();
+        let mut room =
+            entries.iter().map(|entry| entry.body.len()).sum::<usize>().saturating_add(MAX_OBJECTS);
         for entry in entries {
-            if Instant::now() >= until {
+            if Instant::now() >= until || room == 0 {
                 return Err(together);
             }
             match self.current_one(custom, StoredObject::read(entry)?).await {
-                Ok(object) => converted.push(object),
+                Ok(object) => {
+                    room = room.saturating_sub(object.size_up_to(room));
+                    converted.push(object);
+                }
                 Err(_) if causes.len() == MAX_UNREADABLE => {
                     let message = "too many errors, the list is truncated".to_owned();
                     causes.push(StatusCause {

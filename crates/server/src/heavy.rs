@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use admission::expression::take_yielded_cost;
+use admission::expression::{YieldPacer, take_yielded_cost};
 use prometheus::{IntCounter, IntGauge};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
@@ -30,6 +30,16 @@ use turns::{AccountTurn, AccountTurns};
 /// Bodies and stored objects of more bytes than this are large. One of this size takes about 5 ms in a
 /// release build, the most that other requests should wait for.
 pub const LARGE: usize = 64 * 1024;
+
+/// Moves the request that this is a part of to the heavy lane if `size` bytes are large, where its [`Effort`] is not at hand. Outside of
+/// requests it only yields.
+pub async fn enter_lane(size: usize) {
+    if size > LARGE {
+        let pacer = YieldPacer::default();
+        pacer.add(effort::QUICK_COST);
+        pacer.yield_now().await;
+    }
+}
 
 /// Increment of the `nice` value of the lane's threads.
 const NICENESS: i32 = 10;

@@ -173,7 +173,7 @@ async fn serve(
         Err(refused) => return RequestOutcome::unknown(*refused),
     };
 
-    let assignment = seat.assignment();
+    let uids = seat.uids();
     let written = effort.clone();
     let request = AuthenticatedRequest {
         caller,
@@ -186,8 +186,8 @@ async fn serve(
         limits: RequestLimits { seat, deadline, effort, payer: Some(payer.clone()) },
     };
     let mut outcome = finish(state, uri, request).await;
-    if let Some(assignment) = assignment {
-        assignment.add_to(&mut outcome.response);
+    if let Some(uids) = uids {
+        uids.add_to(&mut outcome.response);
     }
     charge_response(&mut outcome.response, payer, &written);
     outcome

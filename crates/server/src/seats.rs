@@ -7,7 +7,7 @@ use authn::User;
 use requests::request_info::RequestInfo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::flow_control::{Assignment, FairSeat};
+use crate::flow_control::{FairSeat, MatchedUids};
 
 /// Separate seats for reading and for mutating requests. A limit of 0 means no limit, as in kube-apiserver.
 #[derive(Debug)]
@@ -52,10 +52,11 @@ impl From<FairSeat> for Seat {
 }
 
 impl Seat {
-    /// The FlowSchema and PriorityLevelConfiguration of the request; `None` under the in-flight limits.
-    pub(crate) fn assignment(&self) -> Option<Assignment> {
+    /// The values of the response's headers with the FlowSchema and PriorityLevelConfiguration of the request; `None` under the in-flight
+    /// limits.
+    pub(crate) fn uids(&self) -> Option<MatchedUids> {
         match &self.0 {
-            SeatKind::Fair(seat) => Some(seat.assignment().clone()),
+            SeatKind::Fair(seat) => seat.uids(),
             _ => None,
         }
     }

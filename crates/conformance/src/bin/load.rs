@@ -2,7 +2,8 @@
 //!
 //! `REFERENCE_TOKEN` is the reference's administrator, `REFERENCE_PIDS` its processes (the API server's and etcd's, with a comma),
 //! `REFERENCE_START_MS` how long it took to be ready. `LOAD_SECONDS` is how long each rate is measured. `LOAD_ONLY` is
-//! `requests`, `authorization`, `policies` (of the API and from files, by themselves), `crds`, `fairness` or `etcd`, for one part alone.
+//! `requests`, `authorization`, `policies` (of the API and from files, by themselves), `crds`, `fairness`, `overhead` (of API Priority
+//! and Fairness) or `etcd`, for one part alone.
 //! `LOAD_MOST` leaves out the rounds of `authorization` with more bindings. `LOAD_ETCD_SERVERS` are the URLs of the members that the
 //! reference uses too; without it, `etcd` starts three members (`PORTCULLIS_ETCD`).
 
@@ -71,6 +72,9 @@ async fn run() -> Result<()> {
     }
     if only.is_empty() || only == "fairness" {
         load::print(&load::fairness(time).await?, None);
+    }
+    if only.is_empty() || only == "overhead" {
+        load::print(&load::overhead(time).await?, None);
     }
     if only.is_empty() || only == "etcd" {
         let servers = env::var("LOAD_ETCD_SERVERS").ok();

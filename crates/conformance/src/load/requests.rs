@@ -45,6 +45,8 @@ pub(super) enum LoadLimit {
 /// The rate and the latencies of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
+    /// The number of requests in all.
+    pub(super) requests: u64,
     pub(super) per_second: f64,
     /// The median of the latencies.
     pub(super) p50: Duration,
@@ -131,11 +133,12 @@ impl LoadConnections {
         while let Some(stream) = streams.join_next().await {
             times.extend(stream.map_err(|e| Problem::at("a stream", e))??);
         }
+        let requests = done.load(Ordering::Relaxed);
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
-        let per_second = done.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64();
+        let per_second = requests as f64 / started.elapsed().as_secs_f64();
         times.sort_unstable();
         let at = |hundredths: usize| times.get(times.len() * hundredths / 100).copied().unwrap_or_default();
-        Ok(Rate { per_second, p50: at(50), p99: at(99) })
+        Ok(Rate { requests, per_second, p50: at(50), p99: at(99) })
     }
 
     /// Opens a watch whose events are counted as they arrive.

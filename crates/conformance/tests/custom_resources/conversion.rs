@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::{CRDS, PATIENCE, crd, define};
 
-const V1: &str = "/apis/convert.example.com/v1/namespaces/default/hosts";
-const V2: &str = "/apis/convert.example.com/v2/namespaces/default/hosts";
+pub(super) const V1: &str = "/apis/convert.example.com/v1/namespaces/default/hosts";
+pub(super) const V2: &str = "/apis/convert.example.com/v2/namespaces/default/hosts";
 const APPLY: [(&str, &str); 1] = [("content-type", "application/apply-patch+yaml")];
 
 /// Changes that the webhook makes to the converted objects.
@@ -39,7 +39,7 @@ fn convert_host(object: &Value, wanted: &str) -> Value {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a `ConversionReply`, as the others are")]
-fn answer(asked: &HookRequest, objects: Vec<Value>) -> HookReply {
+pub(super) fn answer(asked: &HookRequest, objects: Vec<Value>) -> HookReply {
     let review = json!({
         "apiVersion": asked.body["apiVersion"],
         "kind": "ConversionReview",
@@ -49,15 +49,15 @@ fn answer(asked: &HookRequest, objects: Vec<Value>) -> HookReply {
 }
 
 /// A webhook, a server that calls it, and the switch for its answers.
-struct ConversionSetup {
-    client: Client,
+pub(super) struct ConversionSetup {
+    pub(super) client: Client,
     hook: Hook,
     twist: Arc<Mutex<ConversionReply>>,
     _server: Server,
 }
 
 impl ConversionSetup {
-    async fn start() -> ConversionSetup {
+    pub(super) async fn start() -> ConversionSetup {
         let twist: Arc<Mutex<ConversionReply>> = Arc::new(Mutex::new(Arc::new(answer)));
         let twisted = Arc::clone(&twist);
         let hook = Hook::start(move |asked| {
@@ -75,8 +75,8 @@ impl ConversionSetup {
         ConversionSetup { client, hook, twist, _server: server }
     }
 
-    fn set_reply(&self, twist: impl Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync + 'static) {
-        *self.twist.lock().unwrap() = Arc::new(twist);
+    pub(super) fn replies(&self, by: impl Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync + 'static) {
+        *self.twist.lock().unwrap() = Arc::new(by);
     }
 
     async fn apply(
@@ -112,7 +112,7 @@ fn hosts(hook: &Hook, stored: &str) -> Value {
     body
 }
 
-fn v1(name: &str, host_port: &str) -> Value {
+pub(super) fn v1(name: &str, host_port: &str) -> Value {
     json!({"apiVersion": "convert.example.com/v1", "kind": "Host", "metadata": {"name": name}, "spec": {"hostPort": host_port}})
 }
 
@@ -360,7 +360,7 @@ async fn errors_of_a_conversion_webhook_name_it_and_store_nothing() {
             assert!(message.contains(words), "{method} {path}: {message}\n  does not say\n{words}");
         }
     }
-    world.set_reply(answer);
+    world.replies(answer);
     assert_eq!(accepts(client.get(&format!("{V1}/a")).await).unwrap(), before, "nothing has changed");
     assert_eq!(accepts(client.get(&format!("{V2}/a")).await).unwrap()["spec"]["port"], "80");
     rejects(client.get(&format!("{V1}/new")).await, 404, "NotFound").unwrap();
@@ -399,7 +399,7 @@ async fn a_conversion_webhook_may_change_only_labels_and_annotations_of_metadata
     let world = ConversionSetup::start().await;
     let client = &world.client;
     accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
-    world.set_reply(|asked, mut objects| {
+    world.replies(|asked, mut objects| {
         for object in &mut objects {
             object["metadata"]["labels"] = json!({"by": "webhook"});
             object["metadata"]["finalizers"] = json!(["example.com/forged"]);
@@ -425,7 +425,7 @@ async fn a_list_error_names_every_object_that_failed_to_convert() {
     for name in ["a", "b"] {
         accepts(client.post(V1, &v1(name, "one.example:80")).await).unwrap();
     }
-    world.set_reply(|asked, _| answer(asked, Vec::new()));
+    world.replies(|asked, _| answer(asked, Vec::new()));
     let status = rejects(client.get(V2).await, 500, "StorageReadError").unwrap();
     assert_eq!(
         (&status["details"]["name"], &status["details"]["kind"], &status["details"]["group"]),
@@ -441,7 +441,7 @@ async fn a_list_error_names_every_object_that_failed_to_convert() {
     let end = "conversion webhook for convert.example.com/v1, Kind=Host returned 0 objects, expected 1 (and 1 more)";
     assert!(message.starts_with(start) && message.ends_with(end), "{message}");
     // An object that is converted alone does not help the other one.
-    world.set_reply(|asked, objects| {
+    world.replies(|asked, objects| {
         let good =
             objects.first().is_some_and(|object| object["metadata"]["name"] == "a") && objects.len() == 1;
         answer(asked, if good { objects } else { Vec::new() })
@@ -455,7 +455,7 @@ async fn a_list_error_names_every_object_that_failed_to_convert() {
 async fn a_dry_run_shows_the_object_after_conversion_to_storage_and_back() {
     let world = ConversionSetup::start().await;
     let client = &world.client;
-    world.set_reply(|asked, mut objects| {
+    world.replies(|asked, mut objects| {
         for object in &mut objects {
             object["metadata"]["labels"] = json!({"by": "webhook"});
         }
@@ -473,15 +473,16 @@ async fn conversion_webhooks_may_redirect_and_are_counted() {
     let world = ConversionSetup::start().await;
     let client = &world.client;
     accepts(client.post(V1, &v1("a", "one.example:80")).await).unwrap();
-    world.set_reply(|asked, objects| {
-        if asked.path == "/moved" { answer(asked, objects) } else { HookReply::SendOn("/moved") }
+    world.replies(|asked, objects| match asked.path.as_str() {
+        "/moved" => answer(asked, objects),
+        _ => HookReply::SendOn("/moved"),
     });
     let shown = accepts(client.get(&format!("{V2}/a")).await).unwrap();
     assert_eq!(shown["spec"]["host"], "one.example");
-    world.set_reply(|_, _| HookReply::SendOn("/"));
+    world.replies(|_, _| HookReply::SendOn("/"));
     let refused = client.get(&format!("{V2}/a")).await.unwrap().text();
     assert!(refused.contains("stopped after 10 redirects"), "{refused}");
-    world.set_reply(|asked, _| answer(asked, Vec::new()));
+    world.replies(|asked, _| answer(asked, Vec::new()));
     let refused = client.get(&format!("{V2}/a")).await.unwrap().text();
     assert!(refused.contains("returned 0 objects, expected 1"), "{refused}");
     let page = client.get("/metrics").await.unwrap().text();
@@ -495,7 +496,6 @@ async fn conversion_webhooks_may_redirect_and_are_counted() {
         assert!(count.is_none_or(|count: u32| found == count.to_string()), "{line}{found}");
     }
     let conversion = "apiserver_crd_conversion_webhook_duration_seconds_count{crd_name=";
-    let line =
-        page.lines().find(|l| l.starts_with(conversion) && l.contains(r#"succeeded="false""#)).unwrap();
+    let line = page.lines().find(|l| l.starts_with(conversion) && l.contains("\"false\"")).unwrap();
     assert!(line.contains(r#"from_version="v1",succeeded="false",to_version="v2"} 2"#), "{line}");
 }

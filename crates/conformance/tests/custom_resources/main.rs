@@ -4,6 +4,7 @@
 mod bounds;
 mod changing;
 mod conversion;
+mod large_conversions;
 mod many;
 mod owners;
 

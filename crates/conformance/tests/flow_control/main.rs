@@ -1,6 +1,7 @@
 //! API Priority and Fairness: classification by stored objects, queues, and fairness between flows.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod dangling;
 mod metrics;
 
 use std::sync::Arc;

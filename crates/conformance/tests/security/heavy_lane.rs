@@ -1,10 +1,15 @@
 //! Large work that a small request causes runs on the heavy lane: deletions of large objects, requests of controllers, and
 //! comparisons of large roles.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::callers::metric;
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -99,4 +104,64 @@ async fn rules_of_large_roles_are_compared_only_with_overlapping_rules() {
     let message = status["message"].as_str().unwrap();
     let missing = format!("{{APIGroups:[\"example.com\"], Resources:[\"r{MANY}\"], Verbs:[\"get\"]}}");
     assert!(message.ends_with(&format!("not currently held:\n{missing}")), "{message}");
+}
+
+/// A pod of some hundred kilobytes, which takes long to validate.
+fn large_pod() -> Value {
+    let env: Value =
+        (0..4000).map(|i| json!({"name": format!("VARIABLE_{i}"), "value": "a value"})).collect();
+    json!({"metadata": {"generateName": "large-"}, "spec": {"containers": [{"name": "c", "image": "i", "env": env}]}})
+}
+
+#[tokio::test]
+async fn large_requests_of_one_user_do_not_precede_those_of_another() {
+    const MANY: usize = 16;
+    let pods = "/api/v1/namespaces/default/pods?dryRun=All";
+    let server = Server::serve(&[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let role = json!({"metadata": {"name": "pods"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]});
+    accepts(admin.post(&format!("{RBAC}/clusterroles"), &role).await).unwrap();
+    let binding = json!({"metadata": {"name": "pods"},
+        "subjects": [{"kind": "Group", "name": "system:authenticated"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pods"}});
+    accepts(admin.post(&format!("{RBAC}/clusterrolebindings"), &binding).await).unwrap();
+    let (alice, bob) = (admin.as_token(Some("alicetoken")), admin.as_token(Some("bobtoken")));
+    let pod = large_pod();
+    // The service account of the pod must exist, too.
+    eventually(PATIENCE, async || accepts(bob.post(pods, &pod).await)).await.unwrap();
+
+    let answered = Arc::new(AtomicUsize::new(0));
+    let mut requests = JoinSet::new();
+    for _ in 0..MANY {
+        let (alice, pod, answered) = (alice.as_token(alice.token()), pod.clone(), Arc::clone(&answered));
+        requests.spawn(async move {
+            let answer = accepts(alice.post(pods, &pod).await);
+            answered.fetch_add(1, Ordering::SeqCst);
+            answer.map(drop)
+        });
+    }
+    // Bodies are charged until their requests end.
+    let size = pod.to_string().len();
+    eventually(PATIENCE, async || {
+        let held = metric(&admin, "apiserver_request_body_bytes", "").await.unwrap_or(0.0);
+        let left = MANY - answered.load(Ordering::SeqCst);
+        #[expect(clippy::cast_precision_loss, reason = "megabytes")]
+        let wanted = (left * size) as f64;
+        if held >= wanted {
+            Ok(())
+        } else {
+            Err(Problem::new(format!("{held} bytes of {left} bodies arrived")))
+        }
+    })
+    .await
+    .unwrap();
+    let before = answered.load(Ordering::SeqCst);
+    assert!(MANY - before >= 10, "only {} requests are left to compete with", MANY - before);
+    accepts(bob.post(pods, &pod).await).unwrap();
+    let meanwhile = answered.load(Ordering::SeqCst) - before;
+    // Two were in the lane, and others followed while bob's body arrived.
+    assert!(meanwhile <= 6, "{meanwhile} requests of alice were answered before that of bob");
+    while let Some(request) = requests.join_next().await {
+        request.unwrap().unwrap();
+    }
 }

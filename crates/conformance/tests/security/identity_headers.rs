@@ -123,7 +123,7 @@ async fn aggregated_servers_get_no_identity_header_of_a_client_in_any_spelling()
     let claimed = spellings();
     assert!(claimed.len() > 150, "{claimed:?}");
     // Headers with only similar names are forwarded.
-    let passing = ["x-address", "x_remote", "xremoteuser", "remote-user", "x-own_header"];
+    let passing = ["x-address", "x_remote", "xremoteuser", "x-forwarded-port", "x-own_header"];
     for (number, claimed) in claimed.chunks(AT_ONCE).enumerate() {
         let mut sent: Vec<(&str, &str)> =
             claimed.iter().map(|name| (name.as_str(), "somebody-else")).collect();
@@ -139,6 +139,46 @@ async fn aggregated_servers_get_no_identity_header_of_a_client_in_any_spelling()
         assert_eq!(identity_headers_of(&received.headers), administrator());
         assert!(!format!("{:?}", received.headers).contains("somebody-else"), "{:?}", received.headers);
     }
+}
+
+#[tokio::test]
+async fn aggregated_servers_get_no_header_by_which_other_proxies_identify_clients() {
+    let (_folder, _server, client, extension) = start_with_extension().await;
+    let claimed = [
+        "remote-user",
+        "Remote_Groups",
+        "x-remote-name",
+        "x.remote.groups",
+        "x-forwarded-user",
+        "x_forwarded_groups",
+        "x-forwarded-email",
+        "x-forwarded-client-cert",
+        "x-auth-request-user",
+        "x-webauth-user",
+        "ssl-client-subject-dn",
+        "client-cert",
+        "x_forwarded_host",
+    ];
+    let passing = [
+        ("x-forwarded-port", "8443"),
+        ("forwarded", "for=192.0.2.43"),
+        ("x-real-ip", "192.0.2.43"),
+        ("x-request-id", "7"),
+        ("cookie", "a=b"),
+    ];
+    let mut sent = claimed.map(|name| (name, "somebody-else")).to_vec();
+    sent.extend(passing);
+    sent.push(("x-forwarded-for", "192.0.2.43"));
+    let path = format!("{THINGS}/other-proxies");
+    accepts(client.send(Method::GET, &path, &sent, Bytes::new()).await).unwrap();
+    let received = extension.received_for_others();
+    let received = received.iter().find(|received| received.path() == path).unwrap();
+    assert!(!format!("{:?}", received.headers).contains("somebody-else"), "{:?}", received.headers);
+    assert_eq!(identity_headers_of(&received.headers), administrator());
+    for (name, value) in passing {
+        assert_eq!(received.all(name), [value], "{name}");
+    }
+    assert_eq!(received.header("x-forwarded-for"), "192.0.2.43, 127.0.0.1");
 }
 
 /// Sends a request as bytes and reads the head of its answer.

@@ -37,6 +37,8 @@ mod owners;
 mod paths;
 mod patterns;
 mod schema_work;
+mod selectors;
+mod shared_budgets;
 mod storage_keys;
 mod storage_migration;
 mod store_command;

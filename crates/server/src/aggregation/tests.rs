@@ -65,6 +65,47 @@ fn identity_and_hop_by_hop_headers_of_the_client_are_not_forwarded() {
 }
 
 #[test]
+fn headers_by_which_other_proxies_identify_clients_are_not_forwarded() {
+    for name in [
+        "remote-user",
+        "remote_user",
+        "remote-groups",
+        "x-remote-name",
+        "x.remote.groups",
+        "x-forwarded-user",
+        "x_forwarded_groups",
+        "x-forwarded-preferred-username",
+        "x-forwarded-client-cert",
+        "x-auth-request-email",
+        "x-webauth-user",
+        "ssl-client-subject-dn",
+        "client-cert",
+        "x_forwarded_for",
+        "x_forwarded_host",
+    ] {
+        let sent = outgoing(&headers(&[(name, "admin")]), None, PEER, false);
+        assert_eq!(lines(&sent), ["x-forwarded-for: 192.0.2.1"], "{name}");
+        assert_eq!(lines(&forwarded_trailers(&headers(&[(name, "admin")]), None)), [""; 0], "{name}");
+    }
+    for name in [
+        "x-forwarded-port",
+        "x-forwarded-prefix",
+        "forwarded",
+        "x-real-ip",
+        "via",
+        "x-remote",
+        "remote",
+        "xremoteuser",
+        "x-request-id",
+        "x-client-id",
+        "cookie",
+    ] {
+        let sent = outgoing(&headers(&[(name, "mine")]), None, PEER, false);
+        assert_eq!(sent.get(name).map(HeaderValue::as_bytes), Some(&b"mine"[..]), "{name}");
+    }
+}
+
+#[test]
 fn identity_and_hop_by_hop_trailers_of_the_client_are_not_forwarded() {
     let proxy = FrontProxy { username_headers: vec!["X-Who".into()], ..FrontProxy::default() };
     let trailers = [

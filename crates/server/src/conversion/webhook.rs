@@ -20,6 +20,7 @@ use value::go::base64::STD;
 use value::{Map, Str, Value, go, json, write};
 
 use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
+use crate::heavy;
 use crate::metrics::Review;
 use crate::state::State;
 
@@ -121,6 +122,8 @@ async fn ask(
             answer.content_type()
         )));
     }
+    // The answer may be large even if the objects sent are small.
+    heavy::enter_lane(answer.body.len()).await;
     let answer = read(&answer.body).map_err(ConversionFailure::Call)?;
     let converted = converted(&answer, review, &api_version, &uid).map_err(ConversionFailure::Answer)?;
     if converted.len() != objects.len() {

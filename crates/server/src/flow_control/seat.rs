@@ -9,7 +9,7 @@ use flowcontrol::{
 };
 use tokio::sync::oneshot;
 
-use super::{Assignment, ClientGone, Waiter};
+use super::{Assignment, ClientGone, MatchedUids, Waiter};
 
 /// Longest time that a request may wait in its queue.
 const MAX_WAIT: Duration = Duration::from_mins(1);
@@ -62,9 +62,9 @@ impl FairSeat {
         FairSeat { assignment, hold, is_read_only, gone, watch: None }
     }
 
-    /// Source of the response's uid headers.
-    pub(crate) fn assignment(&self) -> &Assignment {
-        &self.assignment
+    /// The values of the response's uid headers.
+    pub(crate) fn uids(&self) -> Option<MatchedUids> {
+        self.assignment.uids()
     }
 
     /// Releases the seats temporarily; a watch stays registered.

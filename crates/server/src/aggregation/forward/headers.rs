@@ -38,6 +38,44 @@ const UID: &str = "x-remote-uid";
 const REMOTE_GROUP: &str = "x-remote-group";
 const EXTRA: &str = "x-remote-extra-";
 
+/// The start of names with which authenticating proxies tell servers behind them who the client is. Aggregated servers learn that from
+/// `X-Remote-*` and nothing else, and only this server writes those. So a client's header of these names has no use, and a server
+/// that was written for such a proxy would take it as an identity.
+const PROXY_IDENTITY_PREFIXES: &[&str] = &[
+    "remote-",
+    "x-remote-",
+    "impersonate-",
+    "x-auth-request-",
+    "x-authenticated-",
+    "x-webauth-",
+    "x-ssl-client-",
+    "ssl-client-",
+    "x-goog-authenticated-user-",
+    "x-goog-iap-",
+    "x-amzn-oidc-",
+    "x-ms-client-principal",
+    "cf-access-",
+];
+
+/// Further names with this meaning. Headers about the connection, such as `X-Forwarded-For`, are not among them.
+const PROXY_IDENTITY: &[&str] = &[
+    "x-forwarded-user",
+    "x-forwarded-group",
+    "x-forwarded-groups",
+    "x-forwarded-email",
+    "x-forwarded-preferred-username",
+    "x-forwarded-access-token",
+    "x-forwarded-client-cert",
+    "x-forwarded-tls-client-cert",
+    "x-forwarded-tls-client-cert-info",
+    "x-client-cert",
+    "client-cert",
+    "client-cert-chain",
+];
+
+/// Headers that this server sets, so that their other spellings must not reach a server that reads them alike.
+const SET_HERE: &[&str] = &[FORWARDED_FOR, "x-forwarded-uri", "x-forwarded-host", "x-forwarded-proto"];
+
 /// Protocols a connection may be upgraded to. The bytes after an upgrade are not inspected, so none of these protocols may carry
 /// further requests: over `h2c`, a client could send its own identity headers.
 const UPGRADES: [&str; 2] = ["websocket", "spdy/3.1"];
@@ -111,9 +149,10 @@ pub(in super::super) fn outgoing(
 /// ([`comparable_header_name`]), it is a credential, or it belongs to the next connection.
 fn is_reserved_header(name: &str, front_proxy: Option<&FrontProxy>) -> bool {
     let comparable = comparable_header_name(name);
-    matches!(comparable.as_str(), USER | UID | REMOTE_GROUP | "authorization" | "host" | "expect")
-        || comparable.starts_with(EXTRA)
-        || comparable.starts_with("impersonate-")
+    matches!(comparable.as_str(), "authorization" | "host" | "expect")
+        || PROXY_IDENTITY.contains(&comparable.as_str())
+        || PROXY_IDENTITY_PREFIXES.iter().any(|prefix| comparable.starts_with(prefix))
+        || (SET_HERE.contains(&comparable.as_str()) && comparable != name)
         || front_proxy.is_some_and(|proxy| proxy.is_identity_header(name))
 }
 
