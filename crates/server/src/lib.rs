@@ -23,6 +23,7 @@ mod authorities;
 pub mod authorization;
 pub mod body;
 mod bootstrap;
+pub mod browsers;
 pub mod byte_budget;
 pub mod call;
 pub mod catalog;

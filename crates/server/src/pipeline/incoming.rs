@@ -20,6 +20,7 @@ use super::{AuditEnd, ReceivedRequest, RequestOutcome, parse, serve};
 use crate::accept::{self, Peer};
 use crate::audit::{self, AuditRecord};
 use crate::body::Body;
+use crate::browsers::BrowserHeaders;
 use crate::call::{IncomingBody, RequestBody};
 use crate::discard::Discarding;
 use crate::flow_control::ClientGone;
@@ -38,17 +39,28 @@ impl accept::RequestHandler for State {
         peer: Peer,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + Send {
+        let browser = self.serving.browsers.for_request(request.method(), request.headers());
+        let preflight = browser.as_ref().and_then(BrowserHeaders::preflight);
         let is_refused = self.serving.is_refusing.load(Ordering::Acquire)
             && shutdown::is_refused(request.uri().path(), request.headers());
         let request = IncomingRequest::read(&self, peer, request);
         let answering: Pin<Box<dyn Future<Output = Response<Body>> + Send>> = if is_refused {
             Box::pin(std::future::ready(shutdown::refusal()))
+        } else if let Some(preflight) = preflight {
+            Box::pin(std::future::ready(preflight))
         } else if request.is_cancellable() {
             Box::pin(answer_cancellable(self, request))
         } else {
             Box::pin(answer_to_the_end(self, request))
         };
-        answering
+        match browser {
+            None => answering,
+            Some(browser) => Box::pin(async move {
+                let mut response = answering.await;
+                browser.add_to(response.headers_mut());
+                response
+            }),
+        }
     }
 }
 
