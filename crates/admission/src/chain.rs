@@ -182,6 +182,11 @@ impl PluginSelection {
         Ok(PluginSelection(PLUGINS.iter().filter(runs).map(|row| row.name).collect()))
     }
 
+    /// The names of all plugins, whether they are on by default or not.
+    pub fn known_plugins() -> impl Iterator<Item = PluginName> {
+        PLUGINS.iter().map(|row| row.name)
+    }
+
     pub fn contains(&self, plugin: &str) -> bool {
         self.0.contains(&plugin)
     }

@@ -16,10 +16,12 @@ mod limits;
 mod logging;
 mod migrate;
 mod serve;
+mod serving;
 mod shutdown;
 mod snapshot;
 mod store;
 mod up;
+mod version_flag;
 mod watch_cache;
 
 use std::io::Write as _;

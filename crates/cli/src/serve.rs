@@ -18,7 +18,9 @@ use crate::flags::UNSUPPORTED_FLAGS;
 use crate::front_proxy::RequestHeaderArgs;
 use crate::limits::LimitArgs;
 use crate::logging::{self, LogFormat};
+use crate::serving::ServingArgs;
 use crate::shutdown::ShutdownArgs;
+use crate::version_flag;
 
 /// The flags that `serve` implements. The others that kube-apiserver has are in [`UNSUPPORTED_FLAGS`].
 #[derive(Debug, clap::Args)]
@@ -66,6 +68,9 @@ pub(crate) struct Args {
     /// Comma-separated cipher suites for TLS 1.2, by Go's names [default: all that are supported].
     #[arg(long, value_delimiter = ',', help_heading = "Serving")]
     tls_cipher_suites: Vec<String>,
+
+    #[command(flatten)]
+    serving: ServingArgs,
 
     #[command(flatten)]
     shutdown: ShutdownArgs,
@@ -136,6 +141,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     audit: AuditArgs,
 
+    /// Deprecated: comma-separated list of all admission plugins that run; use --enable-admission-plugins and
+    /// --disable-admission-plugins.
+    #[arg(long, value_delimiter = ',', help_heading = "Admission")]
+    admission_control: Option<Vec<String>>,
     /// Comma-separated admission plugins to enable in addition to the default ones.
     #[arg(long, value_delimiter = ',', help_heading = "Admission")]
     enable_admission_plugins: Vec<String>,
@@ -190,6 +199,11 @@ pub(crate) struct Args {
     /// Run the built-in controllers while no kube-controller-manager leads; otherwise run kube-controller-manager.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
     enable_controllers: bool,
+    /// PEM file with the certificate authorities of the serving certificate, published to pods as ConfigMap kube-root-ca.crt by the
+    /// built-in controllers; empty to publish none [default: the authority of the certificate in --cert-dir, unless --tls-cert-file
+    /// is set].
+    #[arg(long, help_heading = "API")]
+    root_ca_file: Option<String>,
     /// Run the built-in scheduler while no kube-scheduler leads; otherwise run kube-scheduler.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "API")]
     enable_scheduler: bool,
@@ -213,6 +227,9 @@ pub(crate) struct Args {
     #[arg(long, default_value = "1m0s", help_heading = "Limits")]
     request_timeout: String,
 
+    /// Print the version and exit (true or raw), or report another version with the same numbers (vX.Y.Z-SUFFIX).
+    #[arg(long, value_name = "VALUE", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", help_heading = "Logging")]
+    version: String,
     /// Accepted for compatibility. There are no profiling endpoints.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Logging")]
     profiling: Option<bool>,
@@ -236,6 +253,10 @@ pub(crate) fn unsupported_flags_in(matches: &ArgMatches) -> Vec<&'static str> {
 /// Runs the server until SIGTERM or SIGINT. `unsupported` are the names of unsupported flags on the command line; `flags` are all
 /// flags with their values, for `/flagz`.
 pub(crate) fn run(args: &Args, unsupported: &[&'static str], flags: Vec<(String, String)>) -> Result<()> {
+    if let Some(text) = version_flag::apply(&args.version)? {
+        println!("{text}");
+        return Ok(());
+    }
     logging::start(args.logging_format, args.verbosity)?;
     let outcome = config::config(args, unsupported).and_then(|config| serve(Config { flags, ..config }));
     let Err(error) = outcome else { return Ok(()) };

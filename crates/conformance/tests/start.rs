@@ -371,6 +371,36 @@ async fn errors_of_token_flags_are_reported_in_the_words_of_kubernetes_too() {
 }
 
 #[tokio::test]
+async fn the_root_ca_file_is_published_to_every_namespace() {
+    let folder = TempDir::new().unwrap();
+    let other = Server::serve_at(folder.path(), &[]).await.unwrap();
+    let pem = fs::read_to_string(folder.path().join("certs/apiserver.crt")).unwrap();
+    drop(other);
+    let file = folder.path().join("root.pem");
+    fs::write(&file, &pem).unwrap();
+    let server = Server::serve(&[&format!("--root-ca-file={}", file.display())]).await.unwrap();
+    let client = server.client().unwrap();
+    for namespace in ["default", "kube-system"] {
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt");
+        let published = eventually(SOON, async || accepts(client.get(&path).await)).await.unwrap();
+        assert_eq!(published["data"]["ca.crt"], pem);
+    }
+    fs::write(&file, "no certificate").unwrap();
+    let said = run_failing(&[
+        "serve",
+        &format!("--root-ca-file={}", file.display()),
+        "--data-dir=/x",
+        &format!("--cert-dir={}", folder.path().join("certs").display()),
+    ])
+    .await;
+    let words = format!(
+        "error parsing root-ca-file at {}: data does not contain any valid RSA or ECDSA certificates",
+        file.display()
+    );
+    assert!(said.contains(&words), "{said}");
+}
+
+#[tokio::test]
 async fn flags_without_effect_are_accepted_with_a_warning() {
     let server = Server::serve(&[
         "--peer-advertise-port=6443",
@@ -393,6 +423,30 @@ async fn flags_without_effect_are_accepted_with_a_warning() {
     assert!(!server.log().contains("aggregator-routing"), "{}", server.log());
     let server = Server::serve(&["--enable-aggregator-routing=false"]).await.unwrap();
     assert!(server.log().contains("always reached at their endpoints"), "{}", server.log());
+}
+
+#[tokio::test]
+async fn flags_decide_about_headers_for_browsers_http2_and_the_reported_version() {
+    let server = Server::serve(&[
+        "--strict-transport-security-directives=max-age=31536000,preload",
+        r"--cors-allowed-origins=^https://ui\.example\.com$",
+        "--disable-http2-serving",
+        "--version=v1.37.0-vendor.1",
+    ]);
+    let server = server.await.unwrap();
+    let client = server.client().unwrap();
+    let ask = async |method: http::Method, origin: &str| {
+        client.send(method, "/version", &[("origin", origin)], String::new().into()).await.unwrap()
+    };
+    let allowed = ask(http::Method::GET, "https://ui.example.com").await;
+    assert_eq!(allowed.json()["gitVersion"], "v1.37.0-vendor.1");
+    assert_eq!(allowed.headers["strict-transport-security"], "max-age=31536000; preload");
+    assert_eq!(allowed.headers["access-control-allow-origin"], "https://ui.example.com");
+    let preflight = ask(http::Method::OPTIONS, "https://ui.example.com").await;
+    assert_eq!((preflight.code, preflight.body.len()), (204, 0));
+    let other = ask(http::Method::GET, "https://ui.example.com.evil.example").await;
+    assert!(!other.headers.contains_key("access-control-allow-origin"), "{:?}", other.headers);
+    assert_eq!(other.headers["strict-transport-security"], "max-age=31536000; preload");
 }
 
 #[tokio::test]
@@ -449,6 +503,8 @@ async fn help_version_and_completion_work() {
         (&["serve", "--help"], &["--secure-port", "--client-ca-file", "--authorization-mode", "--data-dir"]),
         (&["up", "--help"], &["--data-dir", "--secure-port"]),
         (&["version"], &["1.37"]),
+        (&["serve", "--version"], &["Kubernetes v1.37.0+portcullis"]),
+        (&["serve", "--version=raw"], &["version.Info{Major:\"1\", Minor:\"37\""]),
         (&["completion", "bash"], &["portcullis"]),
     ] {
         let (code, said) = run_to_end(args, SOON).await.unwrap();

@@ -1,9 +1,50 @@
 //! The version the server reports: Kubernetes 1.37.
 
-use value::Value;
+use std::sync::OnceLock;
 
-/// Shown by `/version` and `kubectl version`.
+use value::Value;
+use value::go::quote;
+
+/// The default version in `/version`, `kubectl version` and metrics.
 pub const GIT_VERSION: &str = "v1.37.0+portcullis";
+
+static REPORTED: OnceLock<String> = OnceLock::new();
+
+/// The version in `/version`, `kubectl version` and metrics.
+pub fn reported() -> &'static str {
+    REPORTED.get().map_or(GIT_VERSION, String::as_str)
+}
+
+/// Sets the reported version (`--version=vX.Y.Z-suffix`), once and before the server starts. Fails if it is not a
+/// semantic version or not of this server's release; the errors are kube-apiserver's.
+pub fn set_reported(version: &str) -> Result<(), String> {
+    if version == GIT_VERSION {
+        return Ok(());
+    }
+    let numbers = version.strip_prefix('v').unwrap_or(version);
+    let end = numbers.find(['-', '+']).unwrap_or(numbers.len());
+    let (numbers, suffix) = numbers.split_at(end);
+    let parts: Vec<&str> = numbers.split('.').collect();
+    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_suffix = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
+    if parts.len() != 3 || !parts.iter().all(is_number) || suffix.len() == 1 || !suffix.bytes().all(is_suffix)
+    {
+        return Err(format!("could not parse {} as version", quote(version)));
+    }
+    if let Some(part) = parts.iter().find(|part| part.len() > 1 && part.starts_with('0')) {
+        let quoted = quote(version);
+        return Err(format!("illegal zero-prefixed version component {} in {quoted}", quote(part)));
+    }
+    if numbers != BINARY {
+        return Err(format!(
+            "version {} must match major/minor/patch of default version {}",
+            quote(version),
+            quote(GIT_VERSION)
+        ));
+    }
+    let _ = REPORTED.set(version.to_owned());
+    Ok(())
+}
 
 /// The version without suffix, as `/statusz` shows it.
 pub const BINARY: &str = "1.37.0";
@@ -26,7 +67,7 @@ pub fn document(emulated_minor: u32) -> Value {
         ("emulationMinor", minor.as_str()),
         ("gitCommit", ""),
         ("gitTreeState", "clean"),
-        ("gitVersion", GIT_VERSION),
+        ("gitVersion", reported()),
         ("goVersion", ""),
         ("major", "1"),
         ("minCompatibilityMajor", "1"),

@@ -18,6 +18,7 @@ use transport::pki::TlsIdentity;
 use transport::tls::TlsOptions;
 
 use crate::addresses::{AddressesConfig, DEFAULT_NODE_PORTS};
+use crate::browsers::BrowserConfig;
 use crate::endpoints::EndpointReconciler;
 use crate::tokens::TokenConfig;
 
@@ -205,6 +206,11 @@ pub struct ServingConfig {
     pub max_mutating_in_flight: usize,
     /// Time limit of requests that are not long-running (`--request-timeout`).
     pub request_timeout: Duration,
+    /// Seconds that a watch without `timeoutSeconds` lasts at least; at most it lasts twice as long (`--min-request-timeout`). With 0,
+    /// such a watch has no time limit.
+    pub min_watch_seconds: u64,
+    /// The headers for browsers.
+    pub browsers: BrowserConfig,
     /// Without it, no audit events are written.
     pub audit: Option<AuditConfig>,
     pub shutdown: ShutdownConfig,
@@ -281,6 +287,8 @@ impl Config {
                 max_in_flight: 400,
                 max_mutating_in_flight: 200,
                 request_timeout: Duration::from_mins(1),
+                min_watch_seconds: 1800,
+                browsers: BrowserConfig::default(),
                 audit: None,
                 shutdown: ShutdownConfig::default(),
             },

@@ -14,6 +14,7 @@ use api::{GroupVersion, Status, StatusCause, meta};
 use catalog::keys;
 use catalog::{CustomResourceVersion, Sent, ServedResource, StoredObject, Subresource, Working};
 use crd::{CrdConversion, DefaultsAllowance};
+use runtime::truncate_remote::MAX_OBJECTS;
 use storage::StoredEntry;
 use value::Value;
 
@@ -21,7 +22,6 @@ pub use webhook::{ConversionWebhookClients, TIMEOUT};
 
 use crate::call::HandlerResponse;
 use crate::state::State;
-use crate::truncate_remote::MAX_OBJECTS;
 
 #[derive(Clone, Copy)]
 pub struct Converter<'a> {

@@ -19,6 +19,7 @@ mod admission;
 mod aggregation;
 pub mod body;
 mod bootstrap;
+pub mod browsers;
 pub mod call;
 pub mod client;
 mod cluster;

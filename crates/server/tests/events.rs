@@ -18,9 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CORE: &str = "/api/v1/namespaces/default/events";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
-const CORE_EVENT: &str = r#"{"metadata":{"name":"core"},"involvedObject":{"kind":"Pod","name":"p","namespace":"default"},
-    "reason":"Tested","source":{"component":"c"},"type":"Normal"}"#;
-const NEW_EVENT: &str = r#"{"metadata":{"name":"new"},"regarding":{"kind":"Pod","name":"p","namespace":"default"},"reason":"Tested",
+const CORE_EVENT: &str = r#"{"metadata":{"name":"core"},"involvedObject":{"kind":"Pod","name":"p","namespace":"default","uid":"u-core",
+    "apiVersion":"v1","resourceVersion":"7","fieldPath":"spec.a"},"reason":"Tested","source":{"component":"c"},"type":"Normal"}"#;
+const NEW_EVENT: &str = r#"{"metadata":{"name":"new"},"regarding":{"kind":"Pod","name":"p","namespace":"default","uid":"u-new",
+    "apiVersion":"v1","resourceVersion":"8","fieldPath":"spec.b"},"reason":"Tested",
     "action":"Test","reportingController":"example.com/c","reportingInstance":"i","eventTime":"2024-05-01T00:00:00.000000Z","type":"Normal"}"#;
 
 fn parse(text: &str) -> Value {
@@ -56,14 +57,41 @@ async fn selectors_of_both_groups_see_the_events_of_both() {
         (EVENTS, "regarding.kind=Pod", &["core", "new"]),
         (CORE, "reportingComponent=example.com/c", &["new"]),
         (EVENTS, "reportingController=example.com/c", &["new"]),
+        (EVENTS, "reportingController!=example.com/c", &["core"]),
+        (CORE, "source=c", &["core"]),
+        (CORE, "source=example.com/c", &["new"]),
+        (CORE, "source!=c", &["new"]),
+        (CORE, "involvedObject.name=p", &["core", "new"]),
+        (EVENTS, "regarding.name=p", &["core", "new"]),
+        (CORE, "involvedObject.namespace=default", &["core", "new"]),
+        (EVENTS, "regarding.namespace=default", &["core", "new"]),
+        (CORE, "involvedObject.uid=u-new", &["new"]),
+        (EVENTS, "regarding.uid=u-core", &["core"]),
+        (CORE, "involvedObject.apiVersion=v1", &["core", "new"]),
+        (EVENTS, "regarding.apiVersion=v1", &["core", "new"]),
+        (CORE, "involvedObject.resourceVersion=8", &["new"]),
+        (EVENTS, "regarding.resourceVersion=7", &["core"]),
+        (CORE, "involvedObject.fieldPath=spec.b", &["new"]),
+        (EVENTS, "regarding.fieldPath=spec.a", &["core"]),
+        (CORE, "reason=Tested,type=Normal", &["core", "new"]),
+        (EVENTS, "reason=Tested,type=Normal", &["core", "new"]),
+        (EVENTS, "type=Warning", &[]),
         (EVENTS, "regarding.kind!=Pod", &[]),
         (EVENTS, "regarding.name=q", &[]),
         (EVENTS, "metadata.name=core", &["core"]),
     ] {
         assert_eq!(selected(&client, path, selector).await, expected, "{path} {selector}");
     }
-    let refused = client.get(&format!("{EVENTS}?fieldSelector=involvedObject.kind=Pod")).await.unwrap_err();
-    assert_eq!(refused.code(), 400);
+    for (path, selector) in [
+        (EVENTS, "involvedObject.kind=Pod"),
+        (EVENTS, "reportingComponent=c"),
+        (EVENTS, "source=c"),
+        (CORE, "regarding.kind=Pod"),
+        (CORE, "reportingController=c"),
+    ] {
+        let refused = client.get(&format!("{path}?fieldSelector={selector}")).await.unwrap_err();
+        assert_eq!(refused.code(), 400, "{path} {selector}");
+    }
 
     let path = format!("{EVENTS}/new");
     let unchanged = client.update(&path, &created).await.unwrap();

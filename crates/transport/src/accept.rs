@@ -58,7 +58,7 @@ pub struct ConnectionLimits {
     pub headers: Duration,
     /// Maximum size of a request's headers in bytes.
     pub header_bytes: u32,
-    /// Maximum concurrent HTTP/2 streams per connection.
+    /// Maximum concurrent HTTP/2 streams per connection; 0 means that HTTP/2 is not served.
     pub streams: u32,
     /// Interval of HTTP/2 keep-alive pings, and the time to wait for their acknowledgement.
     pub ping: Duration,
@@ -76,7 +76,7 @@ impl Default for ConnectionLimits {
             handshake: Duration::from_secs(10),
             headers: Duration::from_secs(32),
             header_bytes: 64 * 1024,
-            streams: 250,
+            streams: 100,
             ping: Duration::from_secs(30),
             goaway_chance: 0.0,
         }
@@ -301,6 +301,9 @@ async fn unused_after(connection: &ConnectionState, time: Duration) {
 /// Configures HTTP/1 and HTTP/2 with limits on headers, streams, buffers and idle connections.
 fn http_server(limits: ConnectionLimits, guard: StreamGuard) -> auto::Builder<StreamGuard> {
     let mut builder = auto::Builder::new(guard);
+    if limits.streams == 0 {
+        builder = builder.http1_only();
+    }
     builder
         .http1()
         .timer(TokioTimer::new())

@@ -23,6 +23,8 @@ pub struct TlsOptions {
     pub min_version: Option<String>,
     /// Go names of the TLS 1.2 suites to offer; if empty, all safe ones.
     pub cipher_suites: Vec<String>,
+    /// Clients cannot negotiate HTTP/2 (`--disable-http2-serving`).
+    pub http1_only: bool,
 }
 
 const BOTH: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
@@ -60,7 +62,10 @@ pub fn server_config(
                 format!("the certificate does not match the private key of --tls-private-key-file: {e}"),
             )
         })?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = match options.http1_only {
+        true => vec![b"http/1.1".to_vec()],
+        false => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+    };
     Ok(config)
 }
 

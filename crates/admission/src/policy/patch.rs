@@ -175,6 +175,22 @@ pub(super) fn check_kind_unchanged(patched: &mut Value, kind: &GroupVersionKind)
     })
 }
 
+/// The error message for versions of a built-in kind without a direct conversion.
+pub(super) fn unknown_conversion(from: &GroupVersionKind, to: &GroupVersionKind) -> String {
+    if from.group == to.group {
+        return format!(
+            "converting ({}.{}) to ({}.{}): unknown conversion",
+            from.version, from.kind, to.version, to.kind
+        );
+    }
+    format!(
+        "{}.{} is not suitable for converting to {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        from.version,
+        from.kind,
+        field::quote(&to.api_version())
+    )
+}
+
 /// The error message for a merged object that cannot be converted to its kind.
 pub(super) fn conversion_error(kind: &GroupVersionKind, why: String) -> String {
     match schema::of(&kind.group, &kind.version, &kind.kind) {

@@ -96,7 +96,7 @@ impl AstValidation<'_> {
                     match error {
                         PatternError::Syntax(_) if function != "matches" => {}
                         PatternError::Syntax(_) => bad.push((*id, "invalid matches argument".to_owned())),
-                        PatternError::TooLarge | PatternError::Exhausted(_) | PatternError::Unmatched(_) => {
+                        PatternError::Exhausted(_) | PatternError::Unmatched(_) => {
                             bad.push((*id, error.to_string()));
                         }
                     }

@@ -1,6 +1,8 @@
 //! Regular expressions in Go's syntax, with bounded work.
 
+use std::cell::Cell;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -10,14 +12,20 @@ use regex_automata::util::iter::Searcher;
 use regex_automata::util::primitives::StateID;
 use regex_automata::util::start;
 use regex_automata::{Input, Match, PatternID, meta};
+use regex_syntax::ast::{self, Ast};
 use regex_syntax::hir::Hir;
 
-use crate::eval::{Error, ErrorKind, EvalResult};
+pub use error::PatternError;
+use error::too_large;
+
+use crate::eval::{Error, EvalResult};
 use crate::plan::node::PatternCall;
 use crate::val::Val;
 
 pub(crate) mod allowance;
 mod cache;
+mod chars;
+mod error;
 mod threads;
 mod translate;
 mod unicode;
@@ -30,8 +38,10 @@ pub struct Pattern {
     translated: String,
     /// Work units of parsing and compiling the pattern.
     work: u64,
-    /// Upper bound of its NFA states.
+    /// Upper bound of its states.
     states: u64,
+    /// The pattern for matching by characters, if it is too large for the engine and the NFA.
+    chars: Option<Box<chars::CharPattern>>,
     /// The fast engine, which cannot be stopped; `None` if it cannot be built.
     engine: OnceLock<Option<meta::Regex>>,
     /// The NFA for counted matching, where the engine could take long; `None` if it cannot be built.
@@ -40,55 +50,6 @@ pub struct Pattern {
     uses: AtomicU32,
     /// The DFA for short texts; `None` if it would be too large.
     table: OnceLock<Option<Box<DfaTable>>>,
-}
-
-/// Why a pattern cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PatternError {
-    /// Invalid syntax, with Go's error message.
-    Syntax(String),
-    /// The pattern alone takes too much work to compile.
-    TooLarge,
-    /// Compiling all patterns together exceeds the limit.
-    Exhausted(allowance::PatternWorkLimit),
-    /// Matching texts exceeds the limit.
-    Unmatched(allowance::PatternWorkLimit),
-}
-
-impl fmt::Display for PatternError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PatternError::Syntax(error) => f.write_str(error),
-            PatternError::TooLarge => write!(
-                f,
-                "error parsing regexp: expression too large: compiling it takes more than {MAX_WORK} units of work"
-            ),
-            PatternError::Exhausted(limit) => write!(
-                f,
-                "error parsing regexp: compiling the regular expressions of {} takes more than {} units of work",
-                limit.whose, limit.units
-            ),
-            PatternError::Unmatched(limit) => write!(
-                f,
-                "matching the regular expressions of {} takes more than {} units of work; use shorter texts, or smaller numbers of repetitions",
-                limit.whose, limit.matching
-            ),
-        }
-    }
-}
-
-impl std::error::Error for PatternError {}
-
-impl From<PatternError> for Error {
-    fn from(error: PatternError) -> Self {
-        match error {
-            // Nothing in the expression may absorb an exceeded limit.
-            PatternError::Exhausted(_) | PatternError::Unmatched(_) => {
-                Error::of(ErrorKind::PatternLimit(error.to_string().into()))
-            }
-            PatternError::Syntax(_) | PatternError::TooLarge => Error::new(error.to_string()),
-        }
-    }
 }
 
 /// A dense DFA. It matches short texts in a third of the engine's time, without borrowing scratch space from a pool.
@@ -106,8 +67,11 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// Upper bound of the work to parse, and of the work to compile, one pattern: about 20 ms and 4 MB.
-const MAX_WORK: u64 = 200_000;
+/// Upper bound of the work to parse, and of the work to compile, a pattern for the engine: about 20 ms and 4 MB. Larger
+/// patterns are matched by characters.
+const MAX_ENGINE_WORK: u64 = 200_000;
+/// Upper bound of a pattern's length in the syntax of the `regex` crate, which bounds the memory of parsing it.
+const MAX_BYTES: usize = 200_000;
 /// Memory of the states that the lazy DFA caches while matching.
 const MAX_LAZY_DFA_BYTES: usize = 1 << 20;
 /// Nesting limit of the `regex` parser. Go's own limit is applied by the translation.
@@ -217,27 +181,61 @@ pub(crate) fn compile_data(text: &str) -> Result<Arc<Pattern>, PatternError> {
 /// Parses a pattern; calls `spend` before each part of the work.
 fn read(text: &str, spend: impl Fn(u64) -> Result<(), PatternError>) -> Result<Pattern, PatternError> {
     let translated = translate::translate(text).map_err(PatternError::Syntax)?;
+    if translated.len() > MAX_BYTES {
+        return Err(too_large(text));
+    }
+    let paid = Cell::new(0_u64);
+    let spend = |units: u64| {
+        paid.set(paid.get().saturating_add(units));
+        spend(units)
+    };
+    let mut states = None;
     let parsing = weight::parsing(&translated);
-    if parsing > MAX_WORK {
-        return Err(PatternError::TooLarge);
+    if parsing <= MAX_ENGINE_WORK {
+        spend(parsing + weight::BASE_UNITS)?;
+        let compiling = weight::compiling(&parse(&translated).ok_or_else(|| unparsed(text, &translated))?);
+        states = Some(compiling).filter(|compiling| *compiling <= MAX_ENGINE_WORK);
+    } else {
+        spend(translated.len() as u64 + weight::BASE_UNITS)?;
     }
-    spend(parsing + weight::BASE_UNITS)?;
-    let hir = parse(&translated).ok_or(PatternError::TooLarge)?;
-    let compiling = weight::compiling(&hir);
-    if compiling > MAX_WORK {
-        return Err(PatternError::TooLarge);
-    }
-    spend(compiling)?;
+    let chars = match states {
+        Some(_) => None,
+        None => {
+            let ast = parse_ast(&translated).ok_or_else(|| unparsed(text, &translated))?;
+            Some(chars::CharPattern::read(&translated, &ast, &spend)?.ok_or_else(|| too_large(text))?)
+        }
+    };
+    let states = states.or(chars.as_ref().map(chars::CharPattern::instructions)).unwrap_or(u64::MAX);
+    spend(states)?;
     Ok(Pattern {
         text: text.into(),
         translated,
-        work: parsing + weight::BASE_UNITS + compiling,
-        states: compiling,
+        work: paid.get(),
+        states,
+        chars: chars.map(Box::new),
         engine: OnceLock::new(),
         automaton: OnceLock::new(),
         uses: AtomicU32::new(0),
         table: OnceLock::new(),
     })
+}
+
+/// The error for a translated pattern that the `regex` crate does not parse.
+fn unparsed(text: &str, translated: &str) -> PatternError {
+    match ast_parser().parse(translated) {
+        Err(error) if matches!(error.kind(), ast::ErrorKind::NestLimitExceeded(_)) => {
+            PatternError::Syntax(format!("error parsing regexp: expression nests too deeply: `{text}`"))
+        }
+        _ => too_large(text),
+    }
+}
+
+fn ast_parser() -> ast::parse::Parser {
+    ast::parse::ParserBuilder::new().nest_limit(MAX_NESTING).build()
+}
+
+fn parse_ast(translated: &str) -> Option<Ast> {
+    ast_parser().parse(translated).ok()
 }
 
 fn parse(translated: &str) -> Option<Hir> {
@@ -277,11 +275,14 @@ impl Pattern {
     }
 
     fn engine(&self) -> Result<&meta::Regex, PatternError> {
-        self.engine.get_or_init(|| build(&self.translated)).as_ref().ok_or(PatternError::TooLarge)
+        self.engine.get_or_init(|| build(&self.translated)).as_ref().ok_or_else(|| too_large(&self.text))
     }
 
     fn automaton(&self) -> Result<&NFA, PatternError> {
-        self.automaton.get_or_init(|| automaton(&self.translated)).as_ref().ok_or(PatternError::TooLarge)
+        self.automaton
+            .get_or_init(|| automaton(&self.translated))
+            .as_ref()
+            .ok_or_else(|| too_large(&self.text))
     }
 
     /// Upper bound of state visits when searching a text of `length` bytes.
@@ -291,7 +292,7 @@ impl Pattern {
 
     /// True if the engine may be used for a search of up to `visits`.
     fn is_quick(&self, visits: u64) -> bool {
-        visits <= MAX_ENGINE_VISITS && self.states <= MAX_ENGINE_STATES
+        self.chars.is_none() && visits <= MAX_ENGINE_VISITS && self.states <= MAX_ENGINE_STATES
     }
 
     /// True if the pattern matches anywhere in the text. For patterns of the server itself. A pattern that cannot be
@@ -320,11 +321,32 @@ impl Pattern {
         if self.is_quick(visits) && budget.estimate(visits / threads::VISITS_PER_UNIT)? {
             return Ok(self.quick_match(text)?);
         }
-        let search = threads::NfaSearch { nfa: self.automaton()?, text, earliest: true };
-        Ok(search.run(0, &mut |units| budget.spend(units))?.is_some())
+        let spend = &mut |units| budget.spend(units);
+        Ok(self.counted_search(text, 0, true, spend)?.is_some())
+    }
+
+    /// Finds the first match at or after byte `from`, counting the visited states. With `earliest`, only whether there
+    /// is a match is certain.
+    fn counted_search<E: From<PatternError>>(
+        &self,
+        text: &str,
+        from: usize,
+        earliest: bool,
+        spend: &mut impl FnMut(u64) -> Result<(), E>,
+    ) -> Result<Option<Range<usize>>, E> {
+        match &self.chars {
+            Some(chars) => threads::ThreadSearch { machine: chars.machine(text), earliest }.run(from, spend),
+            None => {
+                let machine = threads::ByteMachine::new(self.automaton()?, text);
+                threads::ThreadSearch { machine, earliest }.run(from, spend)
+            }
+        }
     }
 
     fn quick_match(&self, text: &str) -> Result<bool, PatternError> {
+        if self.chars.is_some() {
+            return Ok(self.counted_search(text, 0, true, &mut |_| Ok::<_, PatternError>(()))?.is_some());
+        }
         if text.len() <= MAX_TABLE_TEXT_BYTES {
             match self.table.get() {
                 Some(Some(table)) => return Ok(table.is_match(text.as_bytes())),
@@ -357,13 +379,12 @@ impl Pattern {
     }
 
     fn find_all_counted<'t>(&self, text: &'t str, limit: usize) -> Result<Vec<&'t str>, PatternError> {
-        let search = threads::NfaSearch { nfa: self.automaton()?, text, earliest: false };
         let mut refused = None;
         let mut searcher = Searcher::new(Input::new(text));
         let found = std::iter::from_fn(|| {
             searcher.advance(|input| {
                 let range = match refused {
-                    None => search.run(input.start(), &mut allowance::spend_match),
+                    None => self.counted_search(text, input.start(), false, &mut allowance::spend_match),
                     Some(_) => Ok(None),
                 };
                 let range = range.unwrap_or_else(|error| {

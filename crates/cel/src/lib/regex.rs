@@ -31,7 +31,7 @@ pub(crate) fn add(b: &mut Builder) {
 fn compile(text: &str) -> Result<Arc<Pattern>, Error> {
     pattern::compile_data(text).map_err(|error| match error {
         PatternError::Exhausted(_) | PatternError::Unmatched(_) => error.into(),
-        PatternError::Syntax(_) | PatternError::TooLarge => Error::new(format!("Illegal regex: {error}")),
+        PatternError::Syntax(_) => Error::new(format!("Illegal regex: {error}")),
     })
 }
 

@@ -16,6 +16,7 @@ pub(crate) use mutation::{is_mutation_type, is_object};
 
 use crate::cost::estimate::{EstimateRange, SizeHints};
 use crate::env::TypeProvider;
+use crate::syntax::token::is_reserved;
 use crate::types::Type;
 
 /// Structural schema of a value, reduced to the parts that CEL needs.
@@ -148,7 +149,9 @@ impl TypeProvider for SchemaTypes {
     fn find_field(&self, type_name: &str, field: &str) -> Option<Type> {
         match &self.find(type_name)?.kind {
             SchemaKind::Object { properties, .. } => {
-                properties.get(field).map(|property| property.schema.declared_type())
+                // Reserved words that the parser accepts after a dot (`self.namespace`) need no escape.
+                let unescaped = || properties.get(&escape(field).filter(|_| is_reserved(field))?);
+                properties.get(field).or_else(unescaped).map(|property| property.schema.declared_type())
             }
             _ => None,
         }

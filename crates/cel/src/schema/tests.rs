@@ -88,6 +88,76 @@ fn values_have_the_cel_types_of_their_schema() {
     holds("!has(self.metadata.generateName)");
 }
 
+/// The reserved words that the grammar accepts after a dot.
+const RESERVED_FIELDS: [&str; 17] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "namespace",
+    "package",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+#[test]
+fn fields_named_like_reserved_words_need_no_escape() {
+    const SCHEMA: &str = r#"{"type": "object", "properties": {
+      "W": {"type": "string"},
+      "spec": {"type": "object", "properties": {
+        "W": {"type": "object", "properties": {"W": {"type": "integer"}}},
+        "a-b": {"type": "string"},
+        "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["W"],
+          "items": {"type": "object", "properties": {"W": {"type": "string"}, "n": {"type": "integer"}}}}
+      }}
+    }}"#;
+    const DATA: &str = r#"{"W": "x", "spec": {"W": {"W": 1}, "a-b": "y",
+      "list": [{"W": "p", "n": 1}, {"W": "q", "n": 2}]}}"#;
+    for word in RESERVED_FIELDS {
+        let (env, schema) = env(&SCHEMA.replace('W', word));
+        let data = json::parse(DATA.replace('W', word).as_bytes()).unwrap();
+        let absent = json::parse(b"{\"spec\": {}}").unwrap();
+        for (expr, present, missing) in [
+            ("has(self.W)", "true", "false"),
+            ("has(self.__W__)", "true", "false"),
+            ("self.W == 'x'", "true", "no such key: W"),
+            ("self.__W__ == 'x'", "true", "no such key: __W__"),
+            ("self.spec.W.W == 1", "true", "no such key: W"),
+            ("has(self.spec.W.W) && self.spec.__W__.W == 1", "true", "no such key: W"),
+            ("self.spec.list.exists(each, each.W == 'q' && each.n == 2)", "true", "no such key: list"),
+            ("size(self.spec.list + self.spec.list) == 2", "true", "no such key: list"),
+            ("dyn(self.spec)['W'].W == 1 && dyn(self.spec)['a-b'] == 'y'", "true", "no such key: W"),
+        ] {
+            let expr = expr.replace('W', word);
+            let program = env.compile(&expr).unwrap_or_else(|issues| panic!("{issues}")).program().unwrap();
+            for (data, expected) in [(&data, present), (&absent, missing)] {
+                let activation = Activation::new(&env).with("self", Val::typed(data, Some(&schema)));
+                let outcome = match program.run(&activation, u64::MAX).outcome {
+                    Ok(val) => val.as_bool().unwrap().to_string(),
+                    Err(error) => error.to_string(),
+                };
+                assert_eq!(outcome, expected.replace('W', word), "{expr}");
+            }
+        }
+        let wrong = env.compile(&format!("self.{word} == 1")).unwrap_err().to_string();
+        assert!(wrong.contains("applied to '(string, int)'"), "{wrong}");
+    }
+    refused("self.namespace == 'x'", "undefined field 'namespace'");
+    refused("self.spec.__namespace__ == 'x'", "undefined field '__namespace__'");
+    for word in ["true", "false", "null", "in"] {
+        refused(&format!("self.spec.{word} == 1"), "Syntax error");
+    }
+}
+
 #[test]
 fn sets_and_keyed_lists_compare_and_join_without_order() {
     holds("self.spec.tags == ['b', 'a'] && self.spec.tags != ['a', 'c'] && ['b', 'a'] == self.spec.tags");

@@ -58,13 +58,15 @@ impl CelSchema {
         matches!(self.kind, SchemaKind::Object { .. })
     }
 
-    /// Looks up a property by its escaped name: returns its name in the data (`None` if that is the same) and its
-    /// schema.
+    /// Looks up a property by its name, escaped or as in the data: returns its name in the data (`None` if that is the
+    /// same) and its schema.
     pub(crate) fn property<'s>(&'s self, name: &str) -> Option<(Option<&'s str>, Option<&'s CelSchema>)> {
         match &self.kind {
             SchemaKind::Map(values) => Some((None, Some(values))),
             SchemaKind::Object { properties, .. } => {
-                properties.get(name).map(|property| (Some(property.name.as_str()), Some(&*property.schema)))
+                let unescaped = || properties.get(&super::escape(&super::unescape(name)?)?);
+                let property = properties.get(name).or_else(unescaped)?;
+                Some((Some(property.name.as_str()), Some(&*property.schema)))
             }
             _ => None,
         }

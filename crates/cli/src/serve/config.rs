@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use admission::PluginSelection;
 use anyhow::{Context as _, Result, anyhow, bail};
 use authn::{Anonymous, StaticTokens};
 use authz::config::{CONFLICT, Flags};
@@ -13,7 +14,7 @@ use server::addresses::{AddressesConfig, NodePortRange};
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, ConfigError, Data, EndpointReconciler};
 use transport::pki::{self, TlsIdentity};
-use transport::tls::TlsOptions;
+use transport::tls::{self, TlsOptions};
 
 use super::{Args, dns_names, list_values, read_file, unix_time};
 use crate::flags::{FlagSupport, UNSUPPORTED_FLAGS};
@@ -30,6 +31,8 @@ pub(super) fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config
     let anonymous = anonymous(args, &authorization);
     let ranges = parse_service_ranges(&args.service_cluster_ip_range)?;
     let serving = serving_certificate(args, &ranges)?;
+    let generated = Some(&serving).filter(|_| args.tls_cert_file.is_none());
+    let root_ca = root_ca(args.root_ca_file.as_deref().map(Path::new), generated)?;
     let mut config = Config::new(SocketAddr::new(args.bind_address, args.secure_port), serving);
     config.advertise = args.advertise_address;
     config.endpoint_reconciler = endpoint_reconciler(&args.endpoint_reconciler_type, args.apiserver_count)?;
@@ -45,17 +48,19 @@ pub(super) fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config
     config.authentication.anonymous = anonymous;
     config.authorization = authorization;
     config.serving.audit = args.audit.config()?;
-    set_admission(args, &gates, &mut config);
+    set_admission(args, &gates, &mut config)?;
     config.apis.served =
         Served::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
     config.apis.allow_privileged = args.allow_privileged;
     config.apis.admin_access = gates.is_on(ADMIN_ACCESS);
     args.limits.apply(&mut config);
     set_serving(args, &mut config)?;
+    args.serving.apply(&mut config)?;
     args.shutdown.apply(&mut config)?;
     let nanos = api::time::parse_duration(&args.event_ttl).map_err(|e| anyhow!("--event-ttl: {e}"))?;
     config.controllers.event_ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     config.controllers.enabled = args.enable_controllers;
+    config.controllers.root_ca = root_ca;
     config.controllers.scheduler = args.enable_scheduler;
     config.feature_gates = gates.all();
     config.emulated_minor = emulated.minor();
@@ -206,9 +211,17 @@ fn set_authentication(args: &Args, config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-fn set_admission(args: &Args, gates: &FeatureGates, config: &mut Config) {
+fn set_admission(args: &Args, gates: &FeatureGates, config: &mut Config) -> Result<()> {
     config.admission.enable = list_values(&args.enable_admission_plugins).to_vec();
     config.admission.disable = list_values(&args.disable_admission_plugins).to_vec();
+    if let Some(plugins) = &args.admission_control {
+        if !args.enable_admission_plugins.is_empty() || !args.disable_admission_plugins.is_empty() {
+            bail!(
+                "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"
+            );
+        }
+        (config.admission.enable, config.admission.disable) = only_plugins(list_values(plugins))?;
+    }
     config.admission.configuration_file =
         args.admission_control_config_file.clone().filter(|path| !path.as_os_str().is_empty());
     config.admission.plugins.not_ready_toleration_seconds = args.default_not_ready_toleration_seconds;
@@ -216,6 +229,24 @@ fn set_admission(args: &Args, gates: &FeatureGates, config: &mut Config) {
     config.admission.static_manifests = gates.is_on(STATIC_MANIFESTS);
     config.admission.strict_manifests = args.strict_manifests;
     config.admission.webhook_tokens = gates.is_on(WEBHOOK_TOKENS);
+    Ok(())
+}
+
+/// The plugins to enable and to disable so that exactly these run (`--admission-control`).
+fn only_plugins(names: &[String]) -> Result<(Vec<String>, Vec<String>)> {
+    tracing::warn!(
+        "--admission-control is deprecated; use --enable-admission-plugins and --disable-admission-plugins"
+    );
+    let is_known = |name: &String| PluginSelection::known_plugins().any(|known| known == name);
+    let unknown = names.iter().filter(|name| !is_known(name));
+    let errors: Vec<String> = unknown
+        .map(|name| format!("admission-control plugin {} is unknown", api::field::quote(name)))
+        .collect();
+    if !errors.is_empty() {
+        bail!("{}", api::field::aggregate(&errors));
+    }
+    let others = PluginSelection::known_plugins().filter(|known| !names.iter().any(|name| name == known));
+    Ok((names.to_vec(), others.map(str::to_owned).collect()))
 }
 
 fn set_serving(args: &Args, config: &mut Config) -> Result<()> {
@@ -223,6 +254,7 @@ fn set_serving(args: &Args, config: &mut Config) -> Result<()> {
     config.serving.tls = TlsOptions {
         min_version: args.tls_min_version.clone(),
         cipher_suites: list_values(&args.tls_cipher_suites).to_vec(),
+        ..TlsOptions::default()
     };
     config.serving.priority_and_fairness = args.enable_priority_and_fairness;
     config.serving.max_in_flight = args.max_requests_inflight;
@@ -300,6 +332,30 @@ fn serving_certificate(args: &Args, ranges: &[IpNet]) -> Result<TlsIdentity> {
     Ok(identity)
 }
 
+/// The certificate authorities that pods verify this server with: those of `--root-ca-file`, or the one that
+/// [`serving_certificate`] appended to a generated certificate.
+fn root_ca(file: Option<&Path>, generated: Option<&TlsIdentity>) -> Result<Option<String>> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    let Some(path) = file else {
+        let pem = generated.map(|identity| identity.cert_pem.as_str());
+        let authority = pem.and_then(|pem| pem.get(pem.rfind(BEGIN).filter(|start| *start > 0)?..));
+        return Ok(authority.map(str::to_owned));
+    };
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    let shown = path.display();
+    let failed = |why: String| anyhow!("error parsing root-ca-file at {shown}: {why}");
+    let bytes = std::fs::read(path).map_err(|error| {
+        let text = error.to_string();
+        let words = text.split(" (os error").next().unwrap_or_default().to_ascii_lowercase();
+        failed(format!("open {shown}: {words}"))
+    })?;
+    let pem = String::from_utf8(bytes).ok().filter(|pem| tls::certificates(pem.as_bytes()).is_ok());
+    let invalid = || failed("data does not contain any valid RSA or ECDSA certificates".to_owned());
+    pem.map(Some).ok_or_else(invalid)
+}
+
 /// Reads a key file. If that fails, the error also has kube-apiserver's message, which begins with `prefix`.
 fn read_key(flag: &'static str, path: &Path, prefix: &str) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| {
@@ -365,9 +421,41 @@ fn token_config(args: &Args) -> Result<Option<TokenConfig>> {
 
 #[cfg(test)]
 mod tests {
-    use server::EndpointReconciler;
+    use std::path::Path;
 
-    use super::endpoint_reconciler;
+    use server::EndpointReconciler;
+    use transport::pki::{self, TlsIdentity};
+
+    use super::{endpoint_reconciler, only_plugins, root_ca};
+
+    #[test]
+    fn admission_control_disables_all_other_plugins() {
+        let names = ["AlwaysAdmit".to_owned(), "NamespaceLifecycle".to_owned()];
+        let (enabled, disabled) = only_plugins(&names).unwrap();
+        assert_eq!(enabled, names);
+        assert!(disabled.iter().any(|name| name == "ServiceAccount"));
+        assert!(!disabled.contains(&names[1]));
+        let unknown = only_plugins(&["x".to_owned(), "y".to_owned()]).unwrap_err().to_string();
+        let words = "[admission-control plugin \"x\" is unknown, admission-control plugin \"y\" is unknown]";
+        assert_eq!(unknown, words);
+    }
+
+    #[test]
+    fn the_published_authority_is_that_of_a_generated_certificate_or_of_the_file() {
+        let authority = pki::authority("portcullis-ca", 0).unwrap();
+        let leaf = pki::serving(&authority, &["a.example".to_owned()], &[], 0).unwrap();
+        let chain = format!("{}{}", leaf.cert_pem, authority.cert_pem);
+        let generated = TlsIdentity { cert_pem: chain, key_pem: leaf.key_pem.clone() };
+        assert_eq!(root_ca(None, Some(&generated)).unwrap(), Some(authority.cert_pem.clone()));
+        assert_eq!(root_ca(None, None).unwrap(), None);
+        assert_eq!(root_ca(Some(Path::new("")), Some(&generated)).unwrap(), None);
+        // A certificate that another program wrote to --cert-dir, without its authority.
+        assert_eq!(root_ca(None, Some(&leaf)).unwrap(), None);
+        let missing = root_ca(Some(Path::new("/does/not/exist")), Some(&generated)).unwrap_err().to_string();
+        let words =
+            "error parsing root-ca-file at /does/not/exist: open /does/not/exist: no such file or directory";
+        assert_eq!(missing, words);
+    }
 
     #[test]
     fn endpoint_reconcilers_have_the_names_of_kubernetes() {

@@ -24,7 +24,7 @@ const SMALL: usize = 32;
 /// The large flow has this many times as many requests.
 const TIMES: usize = 100;
 /// Concurrent requests on one connection.
-const STREAMS: usize = 200;
+const STREAMS: usize = 100;
 /// The delay of the webhook's answer.
 const WEBHOOK: Duration = Duration::from_millis(20);
 /// The time for both flows to fill their queues.

@@ -18,7 +18,7 @@ const APPLY: [(&str, &str); 1] = [("content-type", "application/apply-patch+yaml
 /// Changes that the webhook makes to the converted objects.
 type ConversionReply = Arc<dyn Fn(&HookRequest, Vec<Value>) -> HookReply + Send + Sync>;
 
-fn convert_host(object: &Value, wanted: &str) -> Value {
+pub(super) fn convert_host(object: &Value, wanted: &str) -> Value {
     let mut object = object.clone();
     let spec = object["spec"].clone();
     object["apiVersion"] = json!(wanted);

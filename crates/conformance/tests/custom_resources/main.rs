@@ -1,11 +1,13 @@
-//! Custom resources: conversion webhooks, managedFields, limits, and many CRDs at once.
+//! Custom resources: conversion webhooks, mutation, rules, managedFields, limits, and many CRDs at once.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod bounds;
 mod changing;
 mod conversion;
+mod expressions;
 mod large_conversions;
 mod many;
+mod mutation;
 mod owners;
 
 use std::time::Duration;

@@ -213,11 +213,9 @@ fn whole(schema: &Value, preserve: bool, openapi: OpenApiVersion) -> Map {
     let hidden = schema.is_null()
         || openapi == OpenApiVersion::V2 && (preserve || schema.flag("x-kubernetes-preserve-unknown-fields"));
     if hidden {
+        // kubectl would refuse fields that are not declared, so nothing else is.
         let mut map = Map::new();
         map.insert("type", "object");
-        if !schema.is_null() || preserve {
-            map.insert("x-kubernetes-preserve-unknown-fields", true);
-        }
         return map;
     }
     let mut map = part(schema, openapi);

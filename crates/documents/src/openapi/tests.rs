@@ -1,6 +1,7 @@
 use kinds::table::{self, Served, Verb};
 use value::{Value, json};
 
+use super::components::OpenApiVersion;
 use super::{OpenApi, OpenApiInputs, below};
 
 fn documents() -> OpenApi {
@@ -395,7 +396,7 @@ fn custom_kinds_in_openapi_describe_common_fields_and_int_or_string() {
     let source: std::sync::Arc<dyn crd::CrdSource> = std::sync::Arc::new(Stored(object.clone()));
     let definitions =
         [std::sync::Arc::new(crd::CustomResourceDefinition::read(&object, &source, table::overlapping))];
-    let schemas = super::custom::schemas(&definitions, None, super::components::OpenApiVersion::V3);
+    let schemas = super::custom::schemas(&definitions, None, OpenApiVersion::V3);
     let (_, thing) = schemas.iter().find(|(name, _)| name.ends_with(".Thing")).unwrap();
     let (_, list) = schemas.iter().find(|(name, _)| name.ends_with(".ThingList")).unwrap();
     let described = |schema: &Value, field: &str| -> String {
@@ -412,6 +413,47 @@ fn custom_kinds_in_openapi_describe_common_fields_and_int_or_string() {
     assert_eq!((at(&["said", "anyOf"]), at(&["said", "allOf"])), (Some(&either), None));
     assert_eq!(at(&["more", "anyOf"]).and_then(Value::as_list).map(<[Value]>::len), Some(1));
     assert_eq!(at(&["more", "allOf"]), Some(&Value::list([Value::map([("anyOf", either)])])));
+}
+
+#[test]
+fn custom_kinds_with_unknown_fields_are_plain_objects_in_version_2() {
+    let schema = |preserve: bool, schema: &str, openapi| {
+        let text = format!(
+            r#"{{"metadata":{{"name":"things.example.com"}},"spec":{{"group":"example.com","scope":"Namespaced",
+            "preserveUnknownFields":{preserve},"names":{{"plural":"things","kind":"Thing"}},
+            "versions":[{{"name":"v1","served":true,"storage":true{schema}}}]}},
+            "status":{{"acceptedNames":{{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"}},
+            "conditions":[{{"type":"Established","status":"True"}}]}}}}"#
+        );
+        let object = json::parse(text.as_bytes()).unwrap();
+        let source: std::sync::Arc<dyn crd::CrdSource> = std::sync::Arc::new(Stored(object.clone()));
+        let crd =
+            std::sync::Arc::new(crd::CustomResourceDefinition::read(&object, &source, table::overlapping));
+        let schemas = super::custom::schemas(&[crd], None, openapi);
+        let (_, thing) = schemas.iter().find(|(name, _)| name.ends_with(".Thing")).unwrap();
+        let names: Vec<String> = thing.as_map().unwrap().iter().map(|(name, _)| name.to_string()).collect();
+        names.join(" ")
+    };
+    const PRESERVING: &str =
+        r#","schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}"#;
+    const TYPED: &str = r#","schema":{"openAPIV3Schema":{"type":"object"}}"#;
+    let plain = "type x-kubernetes-group-version-kind";
+    let typed = "properties type x-kubernetes-group-version-kind";
+    for (preserve, text, v2, v3) in [
+        (false, "", plain, plain),
+        (true, "", plain, plain),
+        (true, TYPED, plain, typed),
+        (false, TYPED, typed, typed),
+        (
+            false,
+            PRESERVING,
+            plain,
+            "properties type x-kubernetes-group-version-kind x-kubernetes-preserve-unknown-fields",
+        ),
+    ] {
+        assert_eq!(schema(preserve, text, OpenApiVersion::V2), v2, "{preserve} {text}");
+        assert_eq!(schema(preserve, text, OpenApiVersion::V3), v3, "{preserve} {text}");
+    }
 }
 
 /// A CRD source that counts how often it is loaded.

@@ -45,8 +45,8 @@ const CHUNK_BYTES: usize = 64 * 1024;
 const SHARED_BYTES: usize = 8 * 1024;
 /// Interval of bookmarks on a watch without events.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
-/// Shortest default duration of a watch in seconds; without `timeoutSeconds` it lasts between this and twice as long.
-const MIN_SECONDS: u64 = 1800;
+/// Upper bound of the duration of a watch in seconds.
+const MAX_SECONDS: u64 = 24 * 3600;
 
 /// State of a running watch and the form in which it sends events.
 struct Sender {
@@ -123,8 +123,8 @@ pub async fn handle(
     let seconds = options
         .timeout_seconds
         .and_then(|seconds| u64::try_from(seconds).ok().filter(|seconds| *seconds > 0))
-        .unwrap_or_else(|| MIN_SECONDS + call.now.unsigned_abs() % MIN_SECONDS);
-    let deadline = Instant::now() + Duration::from_secs(seconds.min(24 * 3600));
+        .unwrap_or_else(|| default_seconds(state.serving.min_watch_seconds));
+    let deadline = Instant::now() + Duration::from_secs(seconds.min(MAX_SECONDS));
     let running = state.metrics.long_running(&call.info);
     let mut stop = state.stopping();
     let watched = Arc::clone(state);
@@ -464,6 +464,17 @@ impl Sender {
         frame(&mut out, "ERROR", &self.json(&status.to_value()));
         self.out.extend_from_slice(&out);
     }
+}
+
+/// The duration of a watch without `timeoutSeconds`, between `least` and twice as long.
+fn default_seconds(least: u64) -> u64 {
+    if least == 0 {
+        return MAX_SECONDS;
+    }
+    let least = least.min(MAX_SECONDS);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a day")]
+    let more = Duration::from_secs(least).mul_f64(random::fraction()).as_secs_f64() as u64;
+    least + more
 }
 
 /// The body of an entry without its line feed.

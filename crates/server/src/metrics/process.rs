@@ -69,7 +69,7 @@ pub(super) fn register_build_info(registry: &MetricRegistry) -> Result<(), prome
         ("compiler", "rustc"),
         ("git_commit", ""),
         ("git_tree_state", "clean"),
-        ("git_version", version::GIT_VERSION),
+        ("git_version", version::reported()),
         ("go_version", ""),
         ("major", "1"),
         ("minor", "37"),

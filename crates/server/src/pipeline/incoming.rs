@@ -22,6 +22,7 @@ use transport::discard::Discarding;
 
 use super::{AuditEnd, ReceivedRequest, RequestOutcome, parse, serve};
 use crate::body::Body;
+use crate::browsers::BrowserHeaders;
 use crate::call::{IncomingBody, RequestBody};
 use crate::flow_control::ClientGone;
 use crate::heavy::{CancelOnDrop, Effort};
@@ -40,17 +41,28 @@ impl accept::RequestHandler for State {
         peer: Peer,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + Send {
+        let browser = self.serving.browsers.for_request(request.method(), request.headers());
+        let preflight = browser.as_ref().and_then(BrowserHeaders::preflight);
         let is_refused = self.serving.is_refusing.load(Ordering::Acquire)
             && shutdown::is_refused(request.uri().path(), request.headers());
         let request = IncomingRequest::read(&self, peer, request);
         let answering: Pin<Box<dyn Future<Output = Response<Body>> + Send>> = if is_refused {
             Box::pin(std::future::ready(shutdown::refusal()))
+        } else if let Some(preflight) = preflight {
+            Box::pin(std::future::ready(preflight))
         } else if request.is_cancellable() {
             Box::pin(answer_cancellable(self, request))
         } else {
             Box::pin(answer_to_the_end(self, request))
         };
-        answering
+        match browser {
+            None => answering,
+            Some(browser) => Box::pin(async move {
+                let mut response = answering.await;
+                browser.add_to(response.headers_mut());
+                response
+            }),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use transport::byte_budget::ByteBudget;
 use transport::tls;
 
 use super::Storage;
+use crate::browsers::BrowserConfig;
 use crate::config::{ConfigError, ServingConfig, ShutdownConfig};
 use crate::flow_control::{self, FlowControl, FlowControlMetrics};
 use crate::health::Health;
@@ -26,6 +27,8 @@ pub(crate) const MAX_UNDER_WAY: u32 = u32::MAX;
 
 pub struct Serving {
     pub request_timeout: Duration,
+    pub(crate) min_watch_seconds: u64,
+    pub(crate) browsers: BrowserConfig,
     /// API Priority and Fairness; without it, [`Serving::seats`] limits requests.
     pub(crate) flow_control: Option<(Arc<FlowControl>, flow_control::FlowControlInformers)>,
     /// The in-flight limits (`--max-requests-inflight`).
@@ -68,6 +71,8 @@ impl ServingConfig {
             self.priority_and_fairness.then(|| self.flow_control(storage, catalog, metrics)).transpose()?;
         Ok(Serving {
             request_timeout: self.request_timeout,
+            min_watch_seconds: self.min_watch_seconds,
+            browsers: self.browsers,
             flow_control,
             seats: Seats::new(self.max_in_flight, self.max_mutating_in_flight),
             body_budget: ByteBudget::for_bodies(registry).map_err(ConfigError::other)?,

@@ -173,6 +173,8 @@ impl<'a> PolicyMutator<'a> {
             Ok(patched) if patched == objects.object => Ok(None),
             Ok(patched) => self.to_stored(patched, mutation, invocation).await.map(Some),
         };
+        let outcome =
+            outcome.and_then(|stored| self.check_conversion(&invocation.matched.kind).map(|()| stored));
         let took = self.metrics.now().saturating_sub(started);
         let count = |error: PolicyErrorType| {
             for metrics in metrics_for(self.metrics, invocation.bound.source == PolicySource::Manifest) {
@@ -216,6 +218,20 @@ impl<'a> PolicyMutator<'a> {
             PolicyMutation::Json(_) => MutationError::Decoding(why),
             PolicyMutation::Apply(_) => MutationError::Policy(patch::conversion_error(kind, why)),
         })
+    }
+
+    /// kube-apiserver converts the result of each mutation directly to the version of the request. It has no such
+    /// conversion between versions of built-in kinds, so the mutation fails, even if it changed nothing. Rules for
+    /// versions that are not served match only here, and work.
+    fn check_conversion(&self, matched: &api::GroupVersionKind) -> Result<(), MutationError> {
+        let RequestContext { attributes, cluster, .. } = self.context;
+        let is_converted = attributes.kind != *matched
+            && cluster.rest_mapping(matched).is_some()
+            && !cluster.is_custom(&attributes.resource, &attributes.version);
+        if is_converted {
+            return Err(MutationError::Policy(patch::unknown_conversion(matched, &attributes.kind)));
+        }
+        Ok(())
     }
 
     fn evaluate_mutation(

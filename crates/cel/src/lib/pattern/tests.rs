@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
 use super::allowance::{PER_EVALUATION, PER_EXPRESSION, PER_OBJECT, PatternWorkLimit, within};
-use super::{Pattern, PatternError, USES_BEFORE_TABLE, build_table, compile, compile_data};
+use super::chars::CharPattern;
+use super::{Pattern, PatternError, USES_BEFORE_TABLE, build_table, compile, compile_data, parse_ast};
 
 fn check(pattern: &str, text: &str, wanted: bool) {
     let pattern = Pattern::compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
@@ -49,17 +50,81 @@ fn work(text: &str) -> Result<u64, PatternError> {
 }
 
 #[test]
-fn compile_work_of_ordinary_patterns_is_small_and_large_patterns_are_rejected() {
+fn compile_work_of_ordinary_patterns_is_small() {
     let names = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
     assert!(work(names).unwrap() < 1000);
     assert!(work("^.{1,253}$").unwrap() < 10_000);
     assert!(work(r"^\p{L}{1,63}$").unwrap() < 160_000);
     assert!(work("[a-z]{1000}").is_ok());
-    assert_eq!(work(r"[\pL\pN]{90}"), Err(PatternError::TooLarge));
-    // An expensive pattern is refused before it is parsed.
-    assert_eq!(work(&format!("(?i){}", r"\pL".repeat(101))), Err(PatternError::TooLarge));
-    assert_eq!(work(&r"\pL".repeat(1001)), Err(PatternError::TooLarge));
     assert!(matches!(work("("), Err(PatternError::Syntax(_))));
+}
+
+#[test]
+fn patterns_too_large_for_the_engine_match_by_characters() {
+    let long = |count: usize| "é".repeat(count);
+    for (pattern, text, wanted) in [
+        (r"^\p{L}{250}$", long(250), true),
+        (r"^\p{L}{250}$", long(249), false),
+        (r"^\p{L}{250}$", long(251), false),
+        (r"^[\p{L}]{0,500}$", long(500), true),
+        (r"^[\p{L}]{0,500}$", long(501), false),
+        (r"^([\p{L}]{0,62}\.){1,}([\p{L}]){2,63}$", format!("{}.example.com", long(62)), true),
+        (r"^([\p{L}]{0,62}\.){1,}([\p{L}]){2,63}$", format!("{}.example.com", long(63)), false),
+        (r"(?i)^\p{Lu}{900}$", long(900), true),
+        (r"(?i:x)\p{L}{300}Y", format!("X{}Y", long(300)), true),
+        (r"(?i:x)\p{L}{300}Y", format!("X{}y", long(300)), false),
+        (r"[\pL\pN]{900}", long(1000), true),
+    ] {
+        let compiled = Pattern::compile(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
+        assert!(compiled.chars.is_some(), "{pattern} fits the engine");
+        assert_eq!(compiled.is_match(&text), wanted, "{pattern} in {text}");
+        assert_eq!(compiled.try_match(&text), Ok(wanted), "{pattern} in {text}");
+    }
+    let words = Pattern::compile(r"\p{L}{1,400}").unwrap();
+    assert_eq!(words.find_all("é1ab 2", -1), Ok(vec!["é", "ab"]));
+    assert_eq!(words.find("1ab2"), Ok(Some("ab")));
+    assert_eq!(words.find("12"), Ok(None));
+    let lazy = Pattern::compile(r"\p{L}{1,400}?").unwrap();
+    assert_eq!(lazy.find_all("ab", -1), Ok(vec!["a", "b"]));
+}
+
+#[test]
+fn many_classes_are_parsed_once_each() {
+    for text in [format!("(?i){}", r"\pL".repeat(200)), r"\pL".repeat(2000)] {
+        let work = work(&text).unwrap();
+        assert!(work < 20_000, "{work}");
+    }
+    // Distinct classes are each paid for, before they are read.
+    let distinct: String = (0..300).map(|i| format!(r"[\pL{i:04}]")).collect();
+    within(PER_EVALUATION, || {
+        let error = compile_data(&format!("(?i){distinct}")).map(drop);
+        assert_eq!(error, Err(PatternError::Exhausted(PER_EVALUATION)));
+    });
+}
+
+#[test]
+fn go_s_limits_have_go_s_messages() {
+    let message = |text: &str| Pattern::compile(text).unwrap_err().to_string();
+    let nested = format!("{}a{}", "(".repeat(1001), ")".repeat(1001));
+    assert_eq!(message(&nested), format!("error parsing regexp: expression nests too deeply: `{nested}`"));
+    assert!(Pattern::compile(&format!("{}a{}", "(".repeat(900), ")".repeat(900))).is_ok());
+    let starred = format!("{}a{}", "(".repeat(600), ")*".repeat(600));
+    assert_eq!(message(&starred), format!("error parsing regexp: expression nests too deeply: `{starred}`"));
+    assert_eq!(message("a{1001}"), "error parsing regexp: invalid repeat count: `{1001}`");
+    assert_eq!(message("(a{100}){11}"), "error parsing regexp: invalid repeat count: `{11}`");
+    let large = "[ab]{1000}".repeat(3400);
+    assert_eq!(message(&large), format!("error parsing regexp: expression too large: `{large}`"));
+    assert!(Pattern::compile(&"[ab]{1000}".repeat(3300)).is_ok());
+}
+
+#[test]
+fn large_programs_are_charged_by_their_instructions() {
+    // Each instruction takes 8 bytes, so an evaluation allocates at most 4 MB of them.
+    let large = "[ab]{1000}".repeat(600);
+    within(PER_EVALUATION, || {
+        assert_eq!(compile_data(&large).map(drop), Err(PatternError::Exhausted(PER_EVALUATION)));
+    });
+    within(PER_OBJECT, || assert!(compile(&large).is_ok()));
 }
 
 #[test]
@@ -129,6 +194,23 @@ fn a_search_through_many_states_ends_at_the_limit() {
 }
 
 #[test]
+fn a_search_by_characters_ends_at_the_limit() {
+    let pattern = Pattern::compile(&format!("a{}c", r"[\pLx]{1000}".repeat(39))).unwrap();
+    assert!(pattern.chars.is_some());
+    let text = "aé".repeat(30_000);
+    for limit in [PER_EVALUATION, PER_OBJECT] {
+        within(limit, || {
+            assert_eq!(pattern.try_match(&text), Err(PatternError::Unmatched(limit)));
+            assert_eq!(pattern.find(&text), Err(PatternError::Unmatched(limit)));
+        });
+    }
+    let mut left = 1000_u64;
+    let within_budget = |units| left.checked_sub(units).inspect(|rest| left = *rest).is_some();
+    assert_eq!(pattern.is_match_within(&text, within_budget), None);
+    within(PER_EVALUATION, || assert_eq!(pattern.try_match("aéaé"), Ok(false)));
+}
+
+#[test]
 fn a_search_ends_when_the_caller_s_budget_is_exhausted() {
     let (pattern, text) = many_states();
     let mut left = 1000_u64;
@@ -169,19 +251,24 @@ fn ordinary_patterns_reach_the_cost_limit_before_the_work_limit() {
 proptest! {
     #[test]
     fn counted_searches_agree_with_the_engine(
-        pattern in r"\^?([a-c.]|\[a-b\]|\(a\|b\)|\(a\|ab\|\)|é|\\b|\\B|\$)([*+?]|\*\?|\+\?|\{2\})?([a-c.]|\[\^a\]|\(ab\|c\)|é|\\d)?[*+?]?\$?",
-        texts in prop::collection::vec("[a-cé1\n]{0,8}", 1..8),
+        pattern in r"(\(\?[imsU]\))?\^?([a-c.]|\[a-b\]|\(a\|b\)|\(a\|ab\|\)|\(a\*\)|é|\\pL|\\b|\\B|\$)([*+?]|\*\?|\+\?|\{2\}|\{1,3\}|\{0,2\}\?|\{1,\})?([a-c.]|\[\^a\]|\(ab\|c\)|\(\?i:B\)|é|\\d)?[*+?]?\$?",
+        texts in prop::collection::vec("[a-cBé1\n]{0,8}", 1..8),
     ) {
-        if let Ok(regex) = super::compile(&pattern) {
+        if let Ok(regex) = Pattern::compile(&pattern) {
+            let ast = parse_ast(&regex.translated).unwrap();
+            let chars = CharPattern::read(&regex.translated, &ast, |_| Ok::<_, ()>(())).unwrap().map(Box::new);
+            prop_assert!(chars.is_some());
+            let by_chars = Pattern { chars, ..Pattern::compile(&pattern).unwrap() };
             for text in texts {
-                let nfa = regex.automaton().unwrap();
-                let search = |earliest| super::threads::NfaSearch { nfa, text: &text, earliest }.run(0, &mut |_| Ok::<_, ()>(()));
                 let engine = regex.engine().unwrap();
-                prop_assert_eq!(search(true).unwrap().is_some(), engine.is_match(&text), "{} in {:?}", pattern, text);
                 let found = engine.find(&text).map(|found| found.range());
-                prop_assert_eq!(search(false).unwrap(), found, "{} in {:?}", pattern, text);
                 let all: Vec<&str> = engine.find_iter(&text).filter_map(|found| text.get(found.range())).collect();
-                prop_assert_eq!(regex.find_all_counted(&text, usize::MAX).unwrap(), all, "{} in {:?}", pattern, text);
+                for counted in [&regex, &by_chars] {
+                    let search = |earliest| counted.counted_search(&text, 0, earliest, &mut |_| Ok::<_, PatternError>(())).unwrap();
+                    prop_assert_eq!(search(true).is_some(), engine.is_match(&text), "{} in {:?}", pattern, text);
+                    prop_assert_eq!(search(false), found.clone(), "{} in {:?}", pattern, text);
+                    prop_assert_eq!(counted.find_all_counted(&text, usize::MAX).unwrap(), all.clone(), "{} in {:?}", pattern, text);
+                }
             }
         }
     }

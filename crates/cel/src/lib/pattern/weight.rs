@@ -5,9 +5,9 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 /// Units charged for every pattern.
 pub(super) const BASE_UNITS: u64 = 500;
 /// Units of parsing a Unicode class, a table of hundreds of ranges.
-const CLASS_UNITS: u64 = 200;
+pub(super) const CLASS_UNITS: u64 = 200;
 /// Units of parsing a case-insensitive class, each of whose ranges is folded.
-const FOLDED_CLASS_UNITS: u64 = 2000;
+pub(super) const FOLDED_CLASS_UNITS: u64 = 2000;
 
 /// Upper bound of the units for parsing a translated pattern.
 pub(super) fn parsing(pattern: &str) -> u64 {
