@@ -66,7 +66,7 @@ fn every_verb_of_the_table_has_its_operation() {
                 "" => (format!("/api/{version}"), format!("api/{version}")),
                 name => (format!("/apis/{name}/{version}"), format!("apis/{name}/{version}")),
             };
-            let served = OpenApi::new(Served::parse("api/beta=true").unwrap(), "1.37");
+            let served = OpenApi::new(Served::parse("api/all=true").unwrap(), "1.37");
             let document = json::parse(&served.v3(&path, OpenApiInputs::default()).unwrap().body).unwrap();
             for row in group.resources.iter().filter(|row| row.version(version).is_some()) {
                 let below = if row.is_namespaced() { "/namespaces/{namespace}" } else { "" };
