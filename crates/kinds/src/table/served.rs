@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{GROUPS, Resource};
 
-/// Settings for all versions of a stage. They apply in this order, whatever the order on the command line.
-const STAGES: [(&str, fn(VersionStage) -> bool); 4] = [
-    ("api/all", |_| true),
-    ("api/ga", |stage| matches!(stage, VersionStage::Stable)),
-    ("api/beta", |stage| matches!(stage, VersionStage::Beta)),
-    ("api/alpha", |stage| matches!(stage, VersionStage::Alpha)),
+/// Keys that set all versions of a stage, or all versions. They apply in this order, whatever the order on the command line.
+const STAGES: [(&str, Option<VersionStage>); 4] = [
+    ("api/all", None),
+    ("api/ga", Some(VersionStage::Stable)),
+    ("api/beta", Some(VersionStage::Beta)),
+    ("api/alpha", Some(VersionStage::Alpha)),
 ];
 
 /// Versions that Kubernetes 1.37 accepts but never serves, because they are removed or because their feature gates are off. Enabling or
@@ -230,8 +230,8 @@ impl RuntimeConfig {
         if let Some(on) = self.versions.get(&(group, version)) {
             return *on;
         }
-        let set = STAGES.iter().rev().filter(|(_, contains)| contains(stage));
-        let set = set.filter_map(|(key, _)| self.value(key)).next();
+        let mut keys = STAGES.iter().rev().filter(|(_, of)| of.is_none_or(|of| of == stage));
+        let set = keys.find_map(|(key, _)| self.value(key));
         set.map_or(stage == VersionStage::Stable, |value| value == "true")
     }
 }
