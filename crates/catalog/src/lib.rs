@@ -70,7 +70,7 @@ impl Catalog {
             for version in row.versions.iter().map(|version| version.name) {
                 let Some(kind) = ServedResource::new(row, version).map(Arc::new) else { continue };
                 by_prefix.entry(kind.prefix.clone()).or_default().push(Arc::clone(&kind));
-                let is_served = served.is_served(row.group, version);
+                let is_served = served.is_resource_served(row, version);
                 let map = if is_served { &mut kinds } else { &mut unserved };
                 map.insert((row.group.into(), version.into(), row.plural.into()), kind);
             }

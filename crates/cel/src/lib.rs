@@ -42,6 +42,7 @@ pub use cost::estimate::{EstimateRange, NoHints, SizeHints};
 pub use env::{Checked, Env, Parsed, Program, TypeProvider, Version};
 pub use eval::{Activation, Error, ErrorKind, EvalResult, Evaluation};
 pub use lib::authz;
+pub use lib::semver::Semver;
 pub use report::{nearest, report};
 
 /// Regular expressions in Go's syntax, for callers that match the same patterns outside of expressions.

@@ -178,7 +178,8 @@ pub(crate) struct Args {
     )]
     default_unreachable_toleration_seconds: i64,
 
-    /// Comma-separated API versions to enable or disable: GROUP/VERSION=true, api/beta=true, api/all=false.
+    /// Comma-separated APIs to enable or disable: GROUP/VERSION=true, GROUP/VERSION/RESOURCE=false, or all versions of a stage with
+    /// api/all, api/ga, api/beta or api/alpha.
     #[arg(long, value_delimiter = ',', help_heading = "API")]
     runtime_config: Vec<String>,
     /// Comma-separated feature gates: NAME=true or NAME=false.

@@ -318,6 +318,8 @@ async fn security_flags_that_are_not_implemented_are_rejected() {
         "--runtime-config=nonsense",
         "--runtime-config=nonsense/v1=true",
         "--runtime-config=apps/v9=true",
+        "--runtime-config=apps/v1/Deployments=true",
+        "--runtime-config=flowcontrol.apiserver.k8s.io/v1=false",
         "--token-auth-file=/does/not/exist",
         "--service-cluster-ip-range=nonsense",
     ] {
@@ -343,6 +345,38 @@ async fn a_group_without_a_served_version_is_not_in_discovery() {
     // The other versions of another group are served.
     accepts(client.get("/apis/autoscaling/v2/horizontalpodautoscalers").await).unwrap();
     rejects(client.get("/apis/autoscaling/v1/horizontalpodautoscalers").await, 404, "NotFound").unwrap();
+}
+
+#[tokio::test]
+async fn alpha_and_beta_versions_are_served_by_stage_version_and_resource() {
+    const BETA: &str = "/apis/coordination.k8s.io/v1beta1/namespaces/default/leasecandidates";
+    const ALPHA: &str = "/apis/coordination.k8s.io/v1alpha2/namespaces/default/leasecandidates";
+    let config = "--runtime-config=api/alpha=true,coordination.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3/devicetaintrules=false";
+    let server = Server::serve(&[config]).await.unwrap();
+    let client = server.client().unwrap();
+
+    let candidate = json!({"metadata": {"name": "c"}, "spec": {
+        "leaseName": "l", "binaryVersion": "1.37.0", "emulationVersion": "1.36.0", "strategy": "OldestEmulationVersion",
+    }});
+    accepts(client.post(BETA, &candidate).await).unwrap();
+    rejects(client.post(BETA, &json!({"metadata": {"name": "d"}, "spec": {}})).await, 422, "Invalid")
+        .unwrap();
+    let shown = accepts(client.get(&format!("{ALPHA}/c")).await).unwrap();
+    assert_eq!(shown["apiVersion"], "coordination.k8s.io/v1alpha2");
+    assert_eq!(shown["spec"], candidate["spec"]);
+
+    let version = accepts(client.get("/apis/resource.k8s.io/v1alpha3").await).unwrap();
+    let names: Vec<&str> =
+        version["resources"].as_array().unwrap().iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(names, ["resourcepoolstatusrequests", "resourcepoolstatusrequests/status"]);
+    let rules = "/apis/resource.k8s.io/v1alpha3/devicetaintrules";
+    rejects(client.get(rules).await, 404, "NotFound").unwrap();
+    let openapi = accepts(client.get("/openapi/v3/apis/resource.k8s.io/v1alpha3").await).unwrap();
+    assert!(openapi["paths"].get("/apis/resource.k8s.io/v1alpha3/resourcepoolstatusrequests").is_some());
+    assert!(openapi["paths"].get(rules).is_none());
+    accepts(client.get("/apis/internal.apiserver.k8s.io/v1alpha1/storageversions").await).unwrap();
+    // Nothing else is enabled.
+    rejects(client.get("/apis/resource.k8s.io/v1beta1/deviceclasses").await, 404, "NotFound").unwrap();
 }
 
 #[tokio::test]

@@ -206,7 +206,7 @@ impl<'a> ServedGroups<'a> {
             .map(|group| {
                 let versions = group.versions.iter().filter(|version| served.is_served(group.name, version));
                 let versions = versions.map(|version| {
-                    let rows = group.resources.iter().filter(|row| row.version(version).is_some());
+                    let rows = group.resources.iter().filter(|row| served.is_resource_served(row, version));
                     (*version, rows.map(|row| DiscoveryResource::of(row, version)).collect())
                 });
                 GroupEntries { name: group.name, versions: versions.collect() }

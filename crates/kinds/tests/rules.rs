@@ -320,6 +320,11 @@ fn devices_are_validated_as_by_kubernetes() {
 }
 
 #[test]
+fn kinds_of_alpha_and_beta_versions_are_validated_as_by_kubernetes() {
+    assert!(page::run(include_str!("rules/pre-release.txt")) >= 25);
+}
+
+#[test]
 fn declarative_validation_errors_use_the_field_paths_of_the_request_version() {
     let fields = |kind: &str, object: &str, version: &str| -> Vec<String> {
         let object = value::json::parse(object.as_bytes()).unwrap();

@@ -1,16 +1,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::GroupVersionKind;
+use api::{GroupVersionKind, meta};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use etcd::ValueCodec as _;
 use kinds::strategy::service::Family;
+use kinds::table;
 use storage::Record;
 use value::{Value, json};
 
 use super::{BUILT_IN, KubernetesValues, StorageMediaType};
-use crate::{encode, keys};
+
+use crate::{ServedResource, Working, encode, keys};
 
 /// A value that kube-apiserver 1.37 stored, with its answer to GET; `null` for keys that are not served.
 struct RecordedValue {
@@ -62,20 +64,39 @@ fn object(key: &str, record: &Record) -> Result<Value, String> {
     Ok(object)
 }
 
+/// Kinds that only alpha and beta versions have, which the recorded server did not serve. Upstream's golden files cover them.
+const NOT_RECORDED: [&str; 3] =
+    ["/registry/leasecandidates/", "/registry/resourcepoolstatusrequests/", "/registry/storageversions/"];
+
 #[test]
 fn every_stored_kind_is_recorded() {
     let recorded: BTreeSet<String> = recorded()
         .iter()
         .filter_map(|row| row.key.get(..keys::prefix_end(&row.key)?).map(str::to_owned))
         .collect();
-    let missing: Vec<&String> = BUILT_IN.keys().filter(|prefix| !recorded.contains(*prefix)).collect();
-    assert_eq!(missing, [""; 0]);
+    let mut missing: Vec<&str> =
+        BUILT_IN.keys().map(String::as_str).filter(|prefix| !recorded.contains(*prefix)).collect();
+    missing.sort_unstable();
+    assert_eq!(missing, NOT_RECORDED);
+}
+
+/// The object of a value in the version of an answer.
+fn object_as_answered(key: &str, value: &[u8], answer: &Value) -> Value {
+    let object = object(key, &decode(key, value)).unwrap();
+    let (stored, wanted) = (meta::gvk(&object), meta::gvk(answer));
+    match table::find_kind(&wanted.group, &wanted.version, &wanted.kind) {
+        Some(row) if stored != wanted => {
+            let kind = ServedResource::of_row(row, &wanted.version).unwrap();
+            kind.to_sent(Working::of_converted(object)).into_value()
+        }
+        _ => object,
+    }
 }
 
 #[test]
 fn values_of_kube_apiserver_are_read_as_it_answers_them() {
     for RecordedValue { key, value, mut answer } in recorded() {
-        let object = object(&key, &decode(&key, &value)).unwrap();
+        let object = object_as_answered(&key, &value, &answer);
         if answer.is_null() {
             continue;
         }
@@ -193,9 +214,26 @@ fn values_in_old_versions_are_read_as_kube_apiserver_answers_them() {
     assert_eq!(recorded.len(), 76);
     for RecordedValue { key, value, answer } in recorded {
         let text = value::write::to_string;
-        let object = object(&key, &decode(&key, &value)).unwrap();
+        let object = object_as_answered(&key, &value, &answer);
         assert_eq!(text(&object), text(&answer), "{key}: {}", String::from_utf8_lossy(&value));
     }
+}
+
+#[test]
+fn fields_that_only_v1beta1_has_survive_a_write_and_are_not_shown_in_v1() {
+    let key = "/registry/podcertificaterequests/n/r";
+    let text = r#"{"apiVersion":"certificates.k8s.io/v1beta1","kind":"PodCertificateRequest","metadata":{"name":"r","namespace":"n"},"spec":{"signerName":"a.b/c","pkixPublicKey":"eA==","proofOfPossession":"eQ=="}}"#;
+    let record = decode(key, text.as_bytes());
+    let written = codec().encode(key, &record).unwrap();
+    let again = object(key, &decode(key, &written)).unwrap();
+    assert_eq!(again.str_at(&["spec", "pkixPublicKey"]), Some("eA=="));
+    assert_eq!(again.str_at(&["spec", "proofOfPossession"]), Some("eQ=="));
+
+    let v1 = value::json::parse(br#"{"apiVersion":"certificates.k8s.io/v1","kind":"PodCertificateRequest"}"#);
+    let shown = object_as_answered(key, &written, &v1.unwrap());
+    assert_eq!(shown.str_at(&["apiVersion"]), Some("certificates.k8s.io/v1"));
+    assert_eq!(shown.str_at(&["spec", "signerName"]), Some("a.b/c"));
+    assert_eq!(shown.at(&["spec", "pkixPublicKey"]), None);
 }
 
 #[test]
@@ -285,12 +323,7 @@ fn values_that_cannot_be_decoded_say_why() {
 #[test]
 fn keys_of_other_programs_are_ignored() {
     let codec = codec();
-    for key in [
-        "/registry/leasecandidates/n/a",
-        "/registry/storageversions/core.pods",
-        "/registry/x",
-        "/registry/pods",
-    ] {
+    for key in ["/registry/workloads/n/a", "/registry/evictions/n/a", "/registry/x", "/registry/pods"] {
         assert_eq!(codec.decode(key, 1, &b"{}".to_vec().into()), None, "{key}");
         let record = decode(
             "/registry/configmaps/n/c",

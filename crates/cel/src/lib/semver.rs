@@ -10,8 +10,8 @@ use crate::env::Builder;
 use crate::eval::{Error, EvalResult};
 use crate::val::Val;
 
-/// A parsed semantic version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A parsed semantic version; 0.0.0 by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Semver {
     numbers: [u64; 3],
     pre: Vec<Pre>,
@@ -127,7 +127,8 @@ impl Semver {
         if normalize { Semver::parse(&normalized(text)?) } else { Semver::parse(text) }
     }
 
-    pub(crate) fn parse(text: &str) -> Result<Semver, String> {
+    /// Parses `MAJOR.MINOR.PATCH` with an optional pre-release and build, as blang/semver does.
+    pub fn parse(text: &str) -> Result<Semver, String> {
         if text.is_empty() {
             return Err("Version string empty".to_owned());
         }
@@ -165,7 +166,8 @@ impl Semver {
         self.bytes
     }
 
-    pub(crate) fn compare(&self, other: &Semver) -> Ordering {
+    /// Compares by precedence, which ignores the build.
+    pub fn compare(&self, other: &Semver) -> Ordering {
         self.numbers.cmp(&other.numbers).then_with(|| match (self.pre.is_empty(), other.pre.is_empty()) {
             (true, true) => Ordering::Equal,
             (true, false) => Ordering::Greater,

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use authn::{Anonymous, StaticTokens};
 use authz::config::{CONFLICT, Flags};
 use ipnet::IpNet;
-use kinds::table::Served;
+use kinds::table::RuntimeConfig;
 use server::addresses::{AddressesConfig, NodePortRange};
 use server::tokens::TokenConfig;
 use server::{Authorization, Config, ConfigError, Data, EndpointReconciler};
@@ -49,8 +49,14 @@ pub(super) fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config
     config.authorization = authorization;
     config.serving.audit = args.audit.config()?;
     set_admission(args, &gates, &mut config)?;
-    config.apis.served =
-        Served::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
+    let runtime_config =
+        RuntimeConfig::parse(&args.runtime_config.join(",")).map_err(|e| anyhow!("--runtime-config: {e}"))?;
+    if args.enable_priority_and_fairness
+        && let Some(conflict) = runtime_config.conflict_with_priority_and_fairness()
+    {
+        bail!("{conflict}");
+    }
+    config.apis.served = runtime_config.served();
     config.apis.allow_privileged = args.allow_privileged;
     config.apis.admin_access = gates.is_on(ADMIN_ACCESS);
     args.limits.apply(&mut config);

@@ -48,7 +48,7 @@ fn a_group_lists_its_served_versions_only() {
         versions.iter().filter_map(|v| v.str_at(&["version"]).map(str::to_owned)).collect::<Vec<_>>()
     };
     assert_eq!(versions(&Served::default()), ["v1"]);
-    assert_eq!(versions(&Served::parse("api/beta").unwrap()), ["v1", "v1beta2", "v1beta1"]);
+    assert_eq!(versions(&Served::parse("api/beta=true").unwrap()), ["v1", "v1beta2", "v1beta1"]);
     assert!(group(&Served::default(), &[], "example.com").is_none());
     assert!(group(&Served::parse("apps/v1=false").unwrap(), &[], "apps").is_none());
 }
@@ -114,7 +114,7 @@ fn core_discovery_contains_the_server_address() {
 
 #[test]
 fn every_served_version_of_the_table_has_a_priority_in_the_order_of_the_table() {
-    let served = Served::parse("api/all").unwrap();
+    let served = Served::parse("api/all=true").unwrap();
     let names: Vec<String> = built_in(&served).iter().map(Registration::name).collect();
     let mut wanted = Vec::new();
     for group in kinds::table::GROUPS.iter().filter(|group| group.name != "apiregistration.k8s.io") {

@@ -274,7 +274,7 @@ impl OpenApi {
             ["apis", group, version] => Some((group, version)),
             _ => None,
         };
-        let mut items = operations::of_document(path).unwrap_or_default();
+        let mut items = operations::of_document(path, &self.served).unwrap_or_default();
         let mut schemas = Vec::new();
         let own = Self::custom_version(path, custom);
         if let Some((group, version)) = own {

@@ -3,7 +3,7 @@
 mod parameters;
 mod resource_paths;
 
-use kinds::table::{self, Verb};
+use kinds::table::{self, Served, Verb};
 
 pub(super) use self::parameters::Parameter;
 use self::resource_paths::OperationScope;
@@ -68,7 +68,7 @@ const OBJECTS: &[&str] = &["application/json", "application/yaml"];
 pub(super) const ISSUER: [&str; 2] = [".well-known/openid-configuration", "openid/v1/jwks"];
 
 /// The paths of the version 3 document at `path`, such as `api`, `apis/apps` or `apis/apps/v1`.
-pub(super) fn of_document(path: &str) -> Option<Vec<PathItem>> {
+pub(super) fn of_document(path: &str, served: &Served) -> Option<Vec<PathItem>> {
     let parts: Vec<&str> = path.split('/').collect();
     Some(match *parts.as_slice() {
         ["api"] => vec![plain("/api/", "getCoreAPIVersions", "core", "meta.v1.APIVersions")],
@@ -86,24 +86,24 @@ pub(super) fn of_document(path: &str) -> Option<Vec<PathItem>> {
             let id = "getServiceAccountIssuerOpenIDKeyset";
             vec![text("/openid/v1/jwks/", id, "openid", &["application/jwk-set+json"])]
         }
-        ["api", version] => of_version("", version)?,
+        ["api", version] => of_version("", version, served)?,
         ["apis", group] => {
             let id = format!("get{}APIGroup", capitalised(&tag(group)));
             vec![plain(&format!("/apis/{group}/"), &id, &tag(group), "meta.v1.APIGroup")]
         }
-        ["apis", group, version] => of_version(group, version)?,
+        ["apis", group, version] => of_version(group, version, served)?,
         _ => return None,
     })
 }
 
 /// The paths of one version of a group.
-fn of_version(group: &str, version: &str) -> Option<Vec<PathItem>> {
+fn of_version(group: &str, version: &str, served: &Served) -> Option<Vec<PathItem>> {
     let found = table::group(group)?;
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
     let at = OperationScope { group, version, root, patches: PATCHES };
     let id = format!("get{}APIResources", at.prefix());
     let mut items = vec![plain(&format!("{}/", at.root), &id, &at.tag(), "meta.v1.APIResourceList")];
-    for row in found.resources.iter().filter(|row| row.version(version).is_some()) {
+    for row in found.resources.iter().filter(|row| served.is_resource_served(row, version)) {
         at.row(row, &mut items);
     }
     items.sort_by(|a, b| a.path.cmp(&b.path));

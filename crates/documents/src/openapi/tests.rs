@@ -37,7 +37,7 @@ fn only_served_group_versions_have_an_openapi_document() {
         documents.v3("apis/example.com/v1", OpenApiInputs::default()).is_none()
             && documents.v3("", OpenApiInputs::default()).is_none()
     );
-    let beta = OpenApi::new(Served::parse("api/beta").unwrap(), "1.37");
+    let beta = OpenApi::new(Served::parse("api/beta=true").unwrap(), "1.37");
     assert!(beta.v3("apis/resource.k8s.io/v1beta1", OpenApiInputs::default()).is_some());
 }
 
@@ -67,7 +67,7 @@ fn every_verb_of_the_table_has_its_operation() {
                 "" => (format!("/api/{version}"), format!("api/{version}")),
                 name => (format!("/apis/{name}/{version}"), format!("apis/{name}/{version}")),
             };
-            let served = OpenApi::new(Served::parse("api/beta").unwrap(), "1.37");
+            let served = OpenApi::new(Served::parse("api/all=true").unwrap(), "1.37");
             let document = json::parse(&served.v3(&path, OpenApiInputs::default()).unwrap().body).unwrap();
             for row in group.resources.iter().filter(|row| row.version(version).is_some()) {
                 let below = if row.is_namespaced() { "/namespaces/{namespace}" } else { "" };

@@ -84,6 +84,7 @@ pub(super) fn document(
     for group in GROUPS {
         let versions = group.versions.iter().filter(|version| served.is_served(group.name, version));
         match group.name {
+            name if !served.has_group(name) => {}
             "" => documents.extend(versions.map(|version| format!("api/{version}"))),
             name => {
                 documents.push(format!("apis/{name}"));
@@ -94,7 +95,7 @@ pub(super) fn document(
     let mut roots = BTreeSet::new();
     // Collected first and inserted at once, because inserting one by one moves all later entries of the map each time.
     let mut paths: Vec<(Str, Value)> = Vec::new();
-    for item in documents.iter().filter_map(|document| operations::of_document(document)).flatten() {
+    for item in documents.iter().filter_map(|document| operations::of_document(document, served)).flatten() {
         let rendered = path_item(&item, OpenApiVersion::V2, &mut roots);
         paths.push((item.path.into(), rendered));
     }

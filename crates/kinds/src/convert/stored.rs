@@ -9,6 +9,8 @@ mod tests;
 
 use value::Value;
 
+pub(super) use self::old_fields::missing_parameters_deny;
+
 /// A version in which an object may be stored, and the version that it is read as.
 #[derive(Debug)]
 pub struct StoredVersion {
@@ -68,11 +70,6 @@ static STORED_VERSIONS: &[StoredVersion] = &[
     StoredVersion::equal(ADMISSION, "v1beta1", "ValidatingAdmissionPolicyBinding"),
     StoredVersion::equal(ADMISSION, "v1alpha1", "ValidatingAdmissionPolicyBinding")
         .converted(old_fields::missing_parameters_deny),
-    StoredVersion::equal(ADMISSION, "v1beta1", "MutatingAdmissionPolicy"),
-    StoredVersion::equal(ADMISSION, "v1alpha1", "MutatingAdmissionPolicy"),
-    StoredVersion::equal(ADMISSION, "v1beta1", "MutatingAdmissionPolicyBinding"),
-    StoredVersion::equal(ADMISSION, "v1alpha1", "MutatingAdmissionPolicyBinding")
-        .converted(old_fields::missing_parameters_deny),
     StoredVersion::equal(ADMISSION, "v1beta1", "ValidatingWebhookConfiguration")
         .converted(old_fields::old_webhooks),
     StoredVersion::equal(ADMISSION, "v1beta1", "MutatingWebhookConfiguration")
@@ -102,9 +99,7 @@ static STORED_VERSIONS: &[StoredVersion] = &[
     StoredVersion::equal("batch", "v1beta1", "CronJob"),
     StoredVersion::equal(CERTIFICATES, "v1beta1", "CertificateSigningRequest")
         .converted(old_fields::old_certificate_request),
-    StoredVersion::equal(CERTIFICATES, "v1beta1", "ClusterTrustBundle"),
     StoredVersion::equal(CERTIFICATES, "v1alpha1", "ClusterTrustBundle"),
-    StoredVersion::equal(CERTIFICATES, "v1beta1", "PodCertificateRequest"),
     StoredVersion::equal("coordination.k8s.io", "v1beta1", "Lease"),
     StoredVersion::equal("discovery.k8s.io", "v1beta1", "EndpointSlice")
         .with_own_schema()
@@ -148,7 +143,6 @@ static STORED_VERSIONS: &[StoredVersion] = &[
     StoredVersion::equal(RBAC, "v1alpha1", "RoleBinding")
         .with_own_schema()
         .converted(old_fields::subjects_with_versions),
-    StoredVersion::equal("resource.k8s.io", "v1alpha3", "DeviceTaintRule"),
     StoredVersion::equal("scheduling.k8s.io", "v1beta1", "PriorityClass"),
     StoredVersion::equal("scheduling.k8s.io", "v1alpha1", "PriorityClass"),
     StoredVersion::equal(STORAGE, "v1beta1", "CSIDriver"),
@@ -160,5 +154,4 @@ static STORED_VERSIONS: &[StoredVersion] = &[
     StoredVersion::equal(STORAGE, "v1alpha1", "VolumeAttachment"),
     StoredVersion::equal(STORAGE, "v1beta1", "VolumeAttributesClass"),
     StoredVersion::equal(STORAGE, "v1alpha1", "VolumeAttributesClass"),
-    StoredVersion::equal("storagemigration.k8s.io", "v1beta1", "StorageVersionMigration"),
 ];

@@ -48,6 +48,12 @@ pub fn priority_class(object: &mut Value) {
     }
 }
 
+pub fn resource_pool_status_request(object: &mut Value) {
+    if object.at(&["spec", "limit"]).is_none() {
+        object.set_at(&["spec", "limit"], 100);
+    }
+}
+
 pub fn storage_class(object: &mut Value) {
     if let Some(object) = object.as_map_mut() {
         object.fill("reclaimPolicy", "Delete");

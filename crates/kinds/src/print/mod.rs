@@ -8,6 +8,7 @@
 pub(crate) mod admissionregistration;
 pub(crate) mod apiextensions;
 pub(crate) mod apiregistration;
+pub(crate) mod apiserverinternal;
 pub(crate) mod apps;
 pub(crate) mod autoscaling;
 pub(crate) mod batch;

@@ -116,6 +116,7 @@ pub(crate) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy::NEW
 pub(crate) const CLUSTER_TRUST_BUNDLE: Strategy = Strategy::NEW;
 pub(crate) const POD_CERTIFICATE_REQUEST: Strategy =
     Strategy::NEW.status().metadata(MetadataOnStatus::Unchanged);
+pub(crate) const LEASE_CANDIDATE: Strategy = Strategy::NEW.creates();
 pub(crate) const LEASE: Strategy = Strategy::NEW.creates().gates(LEASE_GATES);
 pub(crate) const ENDPOINT_SLICE: Strategy = Strategy::NEW
     .unconditional()
@@ -140,6 +141,8 @@ pub(crate) const CLUSTER_ROLE_BINDING: Strategy = Strategy::NEW.unconditional().
 pub(crate) const ROLE: Strategy = Strategy::NEW.unconditional().creates();
 pub(crate) const ROLE_BINDING: Strategy = Strategy::NEW.unconditional().creates();
 pub(crate) const DEVICE_CLASS: Strategy = Strategy::NEW.unconditional().generation(SPEC);
+pub(crate) const RESOURCE_POOL_STATUS_REQUEST: Strategy =
+    Strategy::NEW.status().metadata(MetadataOnStatus::Unchanged).gates(STATUS_REQUEST_GATES);
 pub(crate) const DEVICE_TAINT_RULE: Strategy = Strategy::NEW
     .generation(SPEC)
     .status()
@@ -171,11 +174,14 @@ pub(crate) const CSI_STORAGE_CAPACITY: Strategy = Strategy::NEW;
 pub(crate) const STORAGE_CLASS: Strategy = Strategy::NEW.unconditional();
 pub(crate) const VOLUME_ATTACHMENT: Strategy = Strategy::NEW.status().metadata(MetadataOnStatus::Unchanged);
 pub(crate) const VOLUME_ATTRIBUTES_CLASS: Strategy = Strategy::NEW.unconditional();
+pub(crate) const STORAGE_VERSION: Strategy = Strategy::NEW.status().metadata(MetadataOnStatus::Unchanged);
 pub(crate) const STORAGE_VERSION_MIGRATION: Strategy =
     Strategy::NEW.status().metadata(MetadataOnStatus::Unchanged);
 
 /// Alpha field: which pods may be preempted in place.
 const NODE_GATES: &[Gate] = &[&[&["spec", "podPreemptionPolicy"]]];
+/// The partition type whose devices are counted.
+const STATUS_REQUEST_GATES: &[Gate] = &[&[&["spec", "defaultPartitionTypeAttribute"]]];
 const CLAIM_GATES: &[Gate] = &[&[&["status", "healthStatus"]]];
 /// Fields of coordinated leader election.
 const LEASE_GATES: &[Gate] = &[&[&["spec", "strategy"]], &[&["spec", "preferredHolder"]]];

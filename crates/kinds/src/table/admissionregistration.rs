@@ -2,7 +2,7 @@
 
 use super::{KindBehavior, Resource, SubresourceRow, VersionRow};
 use crate::strategy::table as strategy;
-use crate::{defaults, print, validation, warnings};
+use crate::{convert, defaults, print, validation, warnings};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -15,6 +15,10 @@ pub(super) const RESOURCES: &[Resource] = &[
                 "v1beta1",
                 "admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicy is deprecated in v1.37+, unavailable in v1.40+; \
                  use admissionregistration.k8s.io/v1 MutatingAdmissionPolicy",
+            ),
+            VersionRow::deprecated(
+                "v1alpha1",
+                "admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicy is deprecated in v1.35+, unavailable in v1.38+",
             ),
         ],
         ..policy(KindBehavior {
@@ -37,6 +41,12 @@ pub(super) const RESOURCES: &[Resource] = &[
                 "admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicyBinding is deprecated in v1.37+, unavailable in \
                  v1.40+; use admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding",
             ),
+            VersionRow::deprecated(
+                "v1alpha1",
+                "admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicyBinding is deprecated in v1.35+, unavailable in \
+                 v1.38+",
+            )
+            .converted(convert::admissionregistration::binding_from_v1alpha1, Clone::clone),
         ],
         ..policy(KindBehavior {
             defaults: Some(defaults::admissionregistration::binding),

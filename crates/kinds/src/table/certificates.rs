@@ -1,8 +1,11 @@
 //! Rows of the `certificates.k8s.io` group.
 
-use super::{KindBehavior, Resource, Scope, SelectableField, SelectableFields, SubresourceRow, verbs};
+use super::{
+    KindBehavior, KindStorage, Resource, Scope, SelectableField, SelectableFields, SubresourceRow,
+    VersionRow, verbs,
+};
 use crate::strategy::table as strategy;
-use crate::{defaults, print, validation};
+use crate::{convert, defaults, print, validation};
 
 pub(super) const RESOURCES: &[Resource] = &[
     Resource {
@@ -28,6 +31,14 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "ClusterTrustBundle",
         plural: "clustertrustbundles",
         singular: "clustertrustbundle",
+        versions: &[
+            VersionRow::new("v1"),
+            VersionRow::deprecated(
+                "v1beta1",
+                "certificates.k8s.io/v1beta1 ClusterTrustBundle is deprecated in v1.37+, unavailable in v1.40+; \
+                 use certificates.k8s.io/v1 ClusterTrustBundle",
+            ),
+        ],
         hashed_version: Some("v1beta1"),
         fields: SelectableFields::These(&[SelectableField::NAME, SIGNER]),
         ..cluster(KindBehavior {
@@ -43,8 +54,16 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "PodCertificateRequest",
         plural: "podcertificaterequests",
         singular: "podcertificaterequest",
+        versions: &[
+            VersionRow::new("v1").converted(Clone::clone, convert::certificates::request_to_v1),
+            VersionRow::deprecated(
+                "v1beta1",
+                "certificates.k8s.io/v1beta1 PodCertificateRequest is deprecated in v1.37+, unavailable in v1.40+; \
+                 use certificates.k8s.io/v1 PodCertificateRequest",
+            ),
+        ],
         scope: Scope::Namespaced,
-        hashed_version: Some("v1beta1"),
+        storage: KindStorage::Own("v1beta1"),
         subresources: &[SubresourceRow::status("PodCertificateRequest")],
         fields: SelectableFields::These(&[
             SelectableField::NAME,

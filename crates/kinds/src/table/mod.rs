@@ -1,4 +1,4 @@
-//! The resource table: every kind that Kubernetes 1.37 serves at a stable version, and the beta versions that can be enabled.
+//! The resource table: every kind that Kubernetes 1.37 serves, also in the beta and alpha versions that can be enabled.
 //!
 //! [`GROUPS`] is the whole table, in the order in which discovery lists the groups. Each group has a file with one row
 //! per kind. A row names everything about its kind: defaults, validation, strategy, warnings and columns
@@ -8,6 +8,7 @@
 mod admissionregistration;
 mod apiextensions;
 mod apiregistration;
+mod apiserverinternal;
 mod apps;
 mod authentication;
 mod authorization;
@@ -43,7 +44,7 @@ pub use row::{
     Conversion, KindStorage, Resource, Scope, SelectableField, SelectableFields, SubresourceRow, Verb,
     VersionRow, verbs,
 };
-pub use served::Served;
+pub use served::{RuntimeConfig, Served};
 
 use crate::{defaults, print, validation};
 
@@ -67,28 +68,45 @@ pub static GROUPS: &[GroupRow] = &[
     GroupRow { name: "authorization.k8s.io", versions: &["v1"], resources: authorization::RESOURCES },
     GroupRow { name: "autoscaling", versions: &["v2", "v1"], resources: autoscaling::RESOURCES },
     GroupRow { name: "batch", versions: &["v1"], resources: batch::RESOURCES },
-    GroupRow { name: "certificates.k8s.io", versions: &["v1"], resources: certificates::RESOURCES },
+    GroupRow {
+        name: "certificates.k8s.io",
+        versions: &["v1", "v1beta1"],
+        resources: certificates::RESOURCES,
+    },
     GroupRow { name: "networking.k8s.io", versions: &["v1"], resources: networking::RESOURCES },
     GroupRow { name: "policy", versions: &["v1"], resources: policy::RESOURCES },
     GroupRow { name: "rbac.authorization.k8s.io", versions: &["v1"], resources: rbac::RESOURCES },
     GroupRow { name: "storage.k8s.io", versions: &["v1"], resources: storage::RESOURCES },
     GroupRow {
         name: "admissionregistration.k8s.io",
-        versions: &["v1", "v1beta1"],
+        versions: &["v1", "v1beta1", "v1alpha1"],
         resources: admissionregistration::RESOURCES,
     },
     GroupRow { name: "apiextensions.k8s.io", versions: &["v1"], resources: apiextensions::RESOURCES },
     GroupRow { name: "scheduling.k8s.io", versions: &["v1"], resources: scheduling::RESOURCES },
-    GroupRow { name: "coordination.k8s.io", versions: &["v1"], resources: coordination::RESOURCES },
+    GroupRow {
+        name: "coordination.k8s.io",
+        versions: &["v1", "v1beta1", "v1alpha2"],
+        resources: coordination::RESOURCES,
+    },
     GroupRow { name: "node.k8s.io", versions: &["v1"], resources: node::RESOURCES },
     GroupRow { name: "discovery.k8s.io", versions: &["v1"], resources: discovery::RESOURCES },
     GroupRow {
         name: "resource.k8s.io",
-        versions: &["v1", "v1beta2", "v1beta1"],
+        versions: &["v1", "v1beta2", "v1beta1", "v1alpha3"],
         resources: resource::RESOURCES,
     },
     GroupRow { name: "flowcontrol.apiserver.k8s.io", versions: &["v1"], resources: flowcontrol::RESOURCES },
-    GroupRow { name: "storagemigration.k8s.io", versions: &["v1"], resources: storagemigration::RESOURCES },
+    GroupRow {
+        name: "internal.apiserver.k8s.io",
+        versions: &["v1alpha1"],
+        resources: apiserverinternal::RESOURCES,
+    },
+    GroupRow {
+        name: "storagemigration.k8s.io",
+        versions: &["v1", "v1beta1"],
+        resources: storagemigration::RESOURCES,
+    },
 ];
 
 /// Kinds that only subresources accept. They are not resources and therefore have no row.

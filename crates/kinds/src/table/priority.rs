@@ -34,6 +34,7 @@ const PRIORITIES: &[(&str, VersionPriorities, i64)] = &[
     ("discovery.k8s.io", &[("v1", 15)], 16_200),
     ("resource.k8s.io", &[("v1", 21), ("v1beta2", 15), ("v1beta1", 9), ("v1alpha3", 1)], 16_200),
     ("flowcontrol.apiserver.k8s.io", &[("v1", 21)], 16_100),
+    ("internal.apiserver.k8s.io", &[("v1alpha1", 9)], 16_000),
     ("storagemigration.k8s.io", &[("v1", 15), ("v1beta1", 9)], 15_800),
 ];
 

@@ -1,6 +1,8 @@
 //! Rows of the `resource.k8s.io` group: device classes, claims, and the slices that publish devices.
 
-use super::{KindBehavior, Resource, Scope, SelectableField, SelectableFields, SubresourceRow, VersionRow};
+use super::{
+    KindBehavior, KindStorage, Resource, Scope, SelectableField, SelectableFields, SubresourceRow, VersionRow,
+};
 use crate::strategy::table as strategy;
 use crate::{convert, defaults, print, validation, warnings};
 
@@ -26,7 +28,11 @@ pub(super) const RESOURCES: &[Resource] = &[
         kind: "DeviceTaintRule",
         plural: "devicetaintrules",
         singular: "devicetaintrule",
-        versions: &[VersionRow::new("v1"), VersionRow::new("v1beta2").returning_deleted()],
+        versions: &[VersionRow::new("v1"), VersionRow::new("v1beta2").returning_deleted(),
+            VersionRow::deprecated(
+                "v1alpha3",
+                "resource.k8s.io/v1alpha3 DeviceTaintRule is deprecated in v1.36+, unavailable in v1.39+",
+            ).returning_deleted()],
         hashed_version: Some("v1beta2"),
         subresources: &[SubresourceRow::status("DeviceTaintRule")],
         ..cluster(KindBehavior { defaults: None, rules: Some(validation::resource::DEVICE_TAINT_RULE), strategy: Some(strategy::DEVICE_TAINT_RULE), warnings: None, status_warnings: None, columns: Some(print::resource::DEVICE_TAINT_RULE) }) },
@@ -67,6 +73,15 @@ pub(super) const RESOURCES: &[Resource] = &[
         scope: Scope::Namespaced,
         returns_deleted: true,
         ..cluster(KindBehavior { defaults: Some(defaults::cluster::resource_claim_template), rules: Some(validation::resource_claim::TEMPLATE), strategy: Some(strategy::RESOURCE_CLAIM_TEMPLATE), warnings: None, status_warnings: None, columns: Some(print::resource::RESOURCE_CLAIM_TEMPLATE) }) },
+    Resource {
+        kind: "ResourcePoolStatusRequest",
+        plural: "resourcepoolstatusrequests",
+        singular: "resourcepoolstatusrequest",
+        versions: &[VersionRow::new("v1alpha3")],
+        storage: KindStorage::Own("v1alpha3"),
+        subresources: &[SubresourceRow::status("ResourcePoolStatusRequest")],
+        returns_deleted: true,
+        ..cluster(KindBehavior { defaults: Some(defaults::cluster::resource_pool_status_request), rules: Some(validation::resource_pool_status::STATUS_REQUEST), strategy: Some(strategy::RESOURCE_POOL_STATUS_REQUEST), warnings: None, status_warnings: None, columns: Some(print::resource::RESOURCE_POOL_STATUS_REQUEST) }) },
     Resource {
         kind: "ResourceSlice",
         plural: "resourceslices",

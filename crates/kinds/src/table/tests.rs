@@ -1,7 +1,7 @@
 use api::GroupVersion;
 
 use super::{
-    GROUPS, KindStorage, Resource, SUBRESOURCE_KINDS, SelectableFields, Served, Verb, all, find, find_kind,
+    GROUPS, KindStorage, Resource, SUBRESOURCE_KINDS, SelectableFields, Verb, all, find, find_kind,
     overlapping,
 };
 
@@ -101,22 +101,6 @@ fn unknown_field_selectors_are_refused_in_kubernetes_words() {
         slices.field("v1beta2", "x").unwrap_err(),
         "field label not supported for resource.k8s.io/v1beta2, Kind=ResourceSlice: x"
     );
-}
-
-#[test]
-fn beta_versions_are_served_only_when_asked_for() {
-    let served = Served::default();
-    assert!(served.is_served("", "v1") && !served.is_served("resource.k8s.io", "v1beta1"));
-    let served = Served::parse("resource.k8s.io/v1beta1=true,apps/v1=false").unwrap();
-    assert!(
-        served.is_served("resource.k8s.io", "v1beta1") && !served.is_served("resource.k8s.io", "v1beta2")
-    );
-    assert!(!served.is_served("apps", "v1") && served.is_served("batch", "v1"));
-    let served = Served::parse("api/beta=true").unwrap();
-    assert!(served.is_served("admissionregistration.k8s.io", "v1beta1"));
-    let claims = find("resource.k8s.io", "v1", "resourceclaims").unwrap();
-    assert_eq!(served.versions(claims).collect::<Vec<_>>(), ["v1", "v1beta2", "v1beta1"]);
-    assert!(Served::parse("apps/v1=maybe").is_err() && Served::parse("nothing.example/v1").is_err());
 }
 
 #[test]
@@ -226,6 +210,8 @@ fn the_storage_version_of_a_kind_needs_no_conversion() {
         [
             ("Event", "v1"),
             ("HorizontalPodAutoscaler", "v1"),
+            ("PodCertificateRequest", "v1"),
+            ("MutatingAdmissionPolicyBinding", "v1alpha1"),
             ("ResourceClaim", "v1beta1"),
             ("ResourceClaimTemplate", "v1beta1"),
             ("ResourceSlice", "v1beta1"),

@@ -1,4 +1,4 @@
-//! Validation of Lease, LeaseCandidate, PriorityClass and RuntimeClass.
+//! Validation of PriorityClass and RuntimeClass.
 
 use std::collections::BTreeSet;
 
@@ -15,19 +15,6 @@ use super::pod::resources::container_requirements;
 use super::pod::scheduling::toleration_list;
 use super::{ValidationContext, ValidationRules, internal_json, no_rules};
 
-pub(crate) const LEASE: ValidationRules = ValidationRules {
-    create: |lease, _| {
-        let mut errors = meta::create(lease, true, names::name_is_dns_subdomain);
-        lease_spec(lease, &mut errors);
-        errors
-    },
-    update: |new, old, _| {
-        let mut errors = meta::update(new, old);
-        lease_spec(new, &mut errors);
-        errors
-    },
-    update_status: no_rules,
-};
 pub(crate) const PRIORITY_CLASS: ValidationRules =
     ValidationRules { create: priority_class, update: priority_class_update, update_status: no_rules };
 pub(crate) const RUNTIME_CLASS: ValidationRules =
@@ -37,31 +24,6 @@ const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
 /// Priority classes that exist in every cluster.
 const SYSTEM_CLASSES: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
-
-fn lease_spec(lease: &Value, errors: &mut FieldErrors) {
-    let spec = lease.part("spec");
-    let at = At::new("spec");
-    if let Some(seconds) = spec.number_if_set("leaseDurationSeconds")
-        && seconds <= 0
-    {
-        errors.invalid(&at.field("leaseDurationSeconds"), seconds, "must be greater than 0");
-    }
-    if let Some(count) = spec.number_if_set("leaseTransitions") {
-        errors.not_negative(&at.field("leaseTransitions"), count);
-    }
-    let strategy = spec.text_if_set("strategy");
-    if let Some(strategy) = strategy {
-        let at = at.field("strategy.strategy");
-        if strategy.contains('/') {
-            errors.invalid_each(&at, strategy, names::is_qualified_name(strategy));
-        } else if strategy != "OldestEmulationVersion" {
-            errors.not_supported(&at, strategy, &["OldestEmulationVersion"]);
-        }
-    }
-    if !spec.text("preferredHolder").is_empty() && strategy.unwrap_or_default().is_empty() {
-        errors.forbidden(&at.field("preferredHolder"), "may only be specified if `strategy` is defined");
-    }
-}
 
 fn priority_class(class: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(class, false, names::name_is_dns_subdomain);

@@ -11,7 +11,8 @@ use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
 use api::validation::repeated::{Repeated, first_by};
 use value::{Value, write};
 
-use super::resource::{MAX_PARTS, MAX_POOL_NAME, identifier};
+use super::resource::{MAX_PARTS, identifier};
+use super::resource_pool_status::{long_name_in_any_case, pool};
 use super::{ValidationContext, internal_json};
 
 const SPEC: At<'static> = At::new("spec");
@@ -25,13 +26,13 @@ const MAX_DOMAIN: usize = 63;
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 /// Adapts messages to the wording of declarative validation, which counts bytes.
-fn in_bytes(details: Vec<String>) -> impl Iterator<Item = String> {
+pub(super) fn in_bytes(details: Vec<String>) -> impl Iterator<Item = String> {
     details.into_iter().map(|detail| {
         if detail.contains("must be no more than") { detail.replace(" characters", " bytes") } else { detail }
     })
 }
 
-fn subdomain(name: &str) -> impl Iterator<Item = String> {
+pub(super) fn subdomain(name: &str) -> impl Iterator<Item = String> {
     in_bytes(names::is_dns1123_subdomain(name))
 }
 
@@ -79,7 +80,13 @@ fn extended_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 /// Returns true if the list has at most `most` items. Longer lists are reported and not checked further.
-fn limited(holder: Option<&Value>, field: &str, most: usize, at: &At<'_>, errors: &mut FieldErrors) -> bool {
+pub(super) fn limited(
+    holder: Option<&Value>,
+    field: &str,
+    most: usize,
+    at: &At<'_>,
+    errors: &mut FieldErrors,
+) -> bool {
     let count = holder.items(field).len();
     if count > most {
         errors.too_many(&at.field(field), count, most);
@@ -88,7 +95,7 @@ fn limited(holder: Option<&Value>, field: &str, most: usize, at: &At<'_>, errors
 }
 
 /// Reports items whose key equals that of an earlier item, printed as the type `kind`.
-fn unique<'a, K: Hash + Eq>(
+pub(super) fn unique<'a, K: Hash + Eq>(
     list: &'a [Value],
     kind: &str,
     at: &At<'_>,
@@ -111,42 +118,10 @@ fn opaque_driver(config: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 fn driver(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
-    if name.is_empty() {
-        errors.required(at, "");
-        return;
-    }
-    // Uppercase is accepted, with its own message.
-    for detail in subdomain(&name.to_lowercase()) {
-        let detail = detail
-            .replace(
-                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric",
-                "an RFC 1123 subdomain must consist of alphanumeric",
-            )
-            .replace("'example.com'", "'Example.com'");
-        errors.invalid(at, name, detail);
-    }
+    long_name_in_any_case(name, at, errors);
     if name.chars().count() > MAX_DRIVER {
         let detail = format!("may not be more than {MAX_DRIVER} characters");
         errors.report(FieldErrorKind::TooLong, at, None, detail);
-    }
-}
-
-fn pool(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
-    if name.is_empty() {
-        errors.required(at, "");
-        return;
-    }
-    if name.len() > MAX_POOL_NAME {
-        errors.too_long(at, MAX_POOL_NAME);
-    }
-    for (i, part) in name.split('/').enumerate() {
-        if part.is_empty() {
-            errors.invalid(at, name, format!("segment {i}: must not be empty"));
-            continue;
-        }
-        for detail in subdomain(part) {
-            errors.invalid(at, part, format!("segment {i}: {detail}"));
-        }
     }
 }
 

@@ -213,7 +213,7 @@ pub(super) fn subjects_with_versions(binding: &mut Value) {
 }
 
 /// A binding in v1alpha1 denies requests by default if its parameters do not exist.
-pub(super) fn missing_parameters_deny(binding: &mut Value) {
+pub(in crate::convert) fn missing_parameters_deny(binding: &mut Value) {
     if let Some(reference) = binding.at_mut(&["spec", "paramRef"]) {
         default(reference, "parameterNotFoundAction", "Deny");
     }

@@ -187,14 +187,13 @@ fn certificate_requests_in_v1beta1_get_its_defaults() {
 
 #[test]
 fn bindings_in_v1alpha1_deny_without_parameters() {
-    for kind in ["ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"] {
-        let binding = |text: &str| converted("admissionregistration.k8s.io", "v1alpha1", kind, text);
-        assert_eq!(
-            binding(r#"{"spec":{"paramRef":{"name":"p"}}}"#),
-            r#"{"spec":{"paramRef":{"name":"p","parameterNotFoundAction":"Deny"}}}"#
-        );
-        let set = r#"{"spec":{"paramRef":{"name":"p","parameterNotFoundAction":"Allow"}}}"#;
-        assert_eq!(binding(set), set);
-        assert_eq!(binding(r#"{"spec":{}}"#), r#"{"spec":{}}"#);
-    }
+    let kind = "ValidatingAdmissionPolicyBinding";
+    let binding = |text: &str| converted("admissionregistration.k8s.io", "v1alpha1", kind, text);
+    assert_eq!(
+        binding(r#"{"spec":{"paramRef":{"name":"p"}}}"#),
+        r#"{"spec":{"paramRef":{"name":"p","parameterNotFoundAction":"Deny"}}}"#
+    );
+    let set = r#"{"spec":{"paramRef":{"name":"p","parameterNotFoundAction":"Allow"}}}"#;
+    assert_eq!(binding(set), set);
+    assert_eq!(binding(r#"{"spec":{}}"#), r#"{"spec":{}}"#);
 }
