@@ -3,6 +3,8 @@
 //! One lock guards the state. Readers hold it while they copy a few references, the feeding backend while it moves
 //! prepared entries into their tables.
 
+mod state;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -16,10 +18,12 @@ use crate::expiry::Deadlines;
 use crate::history::History;
 use crate::key::{self, Shards};
 use crate::quota::SpaceQuota;
-use crate::record::{Change, ChangeKind, StoreEvent, StoredEntry};
+use crate::record::{StoreEvent, StoredEntry};
 use crate::store::StoreOptions;
 use crate::table::{EntryTable, StoredEntries};
 use crate::watch::Watchers;
+
+use self::state::{KeyShard, Mark, Prepared, WorkingState};
 
 /// Number of changes applied while holding the lock.
 const CHANGES_PER_LOCK: usize = 64;
@@ -53,37 +57,6 @@ pub(crate) struct WorkingSet {
     retain_bytes: u64,
     pub(crate) quota: Option<SpaceQuota>,
     pub(crate) deadlines: Deadlines,
-}
-
-#[derive(Debug)]
-struct WorkingState {
-    revision: u64,
-    /// Live bytes, as the quota counts them.
-    live_bytes: u64,
-    division: Shards,
-    /// Lists before this revision fail.
-    compacted: u64,
-    shards: BTreeMap<Box<str>, KeyShard>,
-    history: History,
-    /// Total bytes written since the store was loaded.
-    written: u64,
-    /// Past revisions with their times, oldest first.
-    marks: VecDeque<Mark>,
-}
-
-/// A revision with the time and the number of written bytes when it was current.
-#[derive(Debug, Clone, Copy)]
-struct Mark {
-    time: Duration,
-    revision: u64,
-    written: u64,
-}
-
-#[derive(Debug, Default)]
-struct KeyShard {
-    table: EntryTable,
-    /// The revision of the last change.
-    changed: u64,
 }
 
 /// The result of a list at a revision.
@@ -396,96 +369,6 @@ impl WorkingSet {
 
     fn write(&self) -> RwLockWriteGuard<'_, WorkingState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl WorkingState {
-    /// The shard of a key, or of a scope within one shard.
-    fn shard(&self, key: &str) -> Option<&KeyShard> {
-        self.shards.get(self.division.of(key))
-    }
-
-    /// Applies one change. `None` if it deletes a key that does not exist.
-    fn take(&mut self, change: Prepared, dropped: &mut Vec<Arc<StoreEvent>>) -> Option<Arc<StoreEvent>> {
-        let (name, revision) = match &change {
-            Prepared::Put(entry) => (self.division.of(&entry.key), entry.revision),
-            Prepared::Delete { key, revision } => (self.division.of(key), *revision),
-        };
-        if !self.shards.contains_key(name) {
-            self.shards.insert(name.into(), KeyShard::default());
-        }
-        let shard = self.shards.get_mut(name)?;
-        shard.changed = revision;
-        self.revision = self.revision.max(revision);
-        let event = match change {
-            Prepared::Put(entry) => {
-                let previous = shard.table.insert(Arc::clone(&entry));
-                let kind = if previous.is_some() { ChangeKind::Modified } else { ChangeKind::Created };
-                StoreEvent::new(kind, entry, previous)
-            }
-            Prepared::Delete { key, revision } => {
-                let previous = shard.table.remove(&key)?;
-                StoreEvent::new(ChangeKind::Deleted, Arc::new(previous.at_revision(revision)), Some(previous))
-            }
-        };
-        let event = Arc::new(event);
-        if event.kind != ChangeKind::Deleted {
-            self.live_bytes = self.live_bytes.saturating_add(event.entry.charge());
-        }
-        let replaced = event.previous.as_ref().map_or(0, |previous| previous.charge());
-        self.live_bytes = self.live_bytes.saturating_sub(replaced);
-        self.written += event.entry.cost() as u64;
-        self.history.push(Arc::clone(&event), dropped);
-        Some(event)
-    }
-
-    fn compact(&mut self, revision: u64, dropped: &mut Vec<Arc<StoreEvent>>) {
-        self.compacted = self.compacted.max(revision);
-        self.history.forget(revision, dropped);
-    }
-
-    fn select(&self, scope: &str, after: Option<&str>) -> StoredEntries {
-        if self.division.is_within(scope) {
-            return self.shard(scope).map(|shard| shard.table.select(scope, after)).unwrap_or_default();
-        }
-        // A scope above the shards is rare; the keys of different shards may interleave.
-        let mut all: Vec<Arc<StoredEntry>> = Vec::new();
-        for shard in self.shards.values() {
-            all.extend(shard.table.select(scope, after).iter().cloned());
-        }
-        all.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        StoredEntries::from_vec(all)
-    }
-
-    /// The revision of the last change that may be in `scope`.
-    fn changed(&self, scope: &str) -> u64 {
-        if self.division.is_within(scope) {
-            return self.shard(scope).map_or(0, |shard| shard.changed);
-        }
-        self.shards.values().map(|shard| shard.changed).max().unwrap_or(0)
-    }
-}
-
-/// A change whose entry is already built.
-enum Prepared {
-    Put(Arc<StoredEntry>),
-    Delete { key: Arc<str>, revision: u64 },
-}
-
-impl Prepared {
-    fn new(done: Done) -> Prepared {
-        let Done { key, revision, created, change } = done;
-        match change {
-            Change::Put(record) => Prepared::Put(Arc::new(StoredEntry::new(key, revision, created, &record))),
-            Change::Delete => Prepared::Delete { key, revision },
-        }
-    }
-
-    fn revision(&self) -> u64 {
-        match self {
-            Prepared::Put(entry) => entry.revision,
-            Prepared::Delete { revision, .. } => *revision,
-        }
     }
 }
 
