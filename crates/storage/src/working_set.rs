@@ -77,6 +77,7 @@ impl WorkingSet {
             live_bytes: 0,
             division: Shards(options.shard_end),
             compacted: 0,
+            loaded: 0,
             shards: BTreeMap::new(),
             history: History::new(options.history_events, options.history_bytes),
             written: 0,
@@ -122,6 +123,7 @@ impl WorkingSet {
         let mut state = self.write();
         state.revision = revision;
         state.compacted = compacted;
+        state.loaded = revision;
         state.shards = shards;
         state.live_bytes = live_bytes;
         // The events that led to this state are unknown, except that an empty store was always empty.

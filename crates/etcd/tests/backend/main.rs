@@ -9,6 +9,9 @@ mod faulty_endpoint;
 mod fixture;
 mod overrides;
 mod proxy;
+#[macro_use]
+#[path = "../../../storage/tests/store/reopen.rs"]
+mod reopen;
 mod start;
 #[macro_use]
 #[path = "../../../storage/tests/store/suite.rs"]
@@ -324,4 +327,15 @@ async fn started() -> Option<(EtcdProcess, etcd::EtcdBackend)> {
 
 every_backend! {
     etcd_process_backend: started().await;
+}
+
+/// A process, and a function that makes a backend for it.
+async fn started_for_several() -> Option<(std::sync::Arc<EtcdProcess>, impl Fn() -> etcd::EtcdBackend)> {
+    let process = std::sync::Arc::new(EtcdProcess::start().await?);
+    let kept_alive = std::sync::Arc::clone(&process);
+    Some((process, move || kept_alive.backend()))
+}
+
+every_reopened_backend! {
+    reopened_etcd: started_for_several().await;
 }

@@ -18,6 +18,8 @@ pub(super) struct WorkingState {
     pub(super) division: Shards,
     /// Lists before this revision fail.
     pub(super) compacted: u64,
+    /// The revision at which the content was loaded. Earlier changes are unknown here, also those of directories that are empty now.
+    pub(super) loaded: u64,
     pub(super) shards: BTreeMap<Box<str>, KeyShard>,
     pub(super) history: History,
     /// Total bytes written since the store was loaded.
@@ -106,9 +108,9 @@ impl WorkingState {
     /// The revision of the last change that may be in `scope`.
     pub(super) fn changed(&self, scope: &str) -> u64 {
         if self.division.is_within(scope) {
-            return self.shard(scope).map_or(0, |shard| shard.changed);
+            return self.shard(scope).map_or(self.loaded, |shard| shard.changed);
         }
-        self.shards.values().map(|shard| shard.changed).max().unwrap_or(0)
+        self.shards.values().map(|shard| shard.changed).fold(self.loaded, u64::max)
     }
 }
 
