@@ -127,13 +127,15 @@ impl WorkingSet {
         state.shards = shards;
         state.live_bytes = live_bytes;
         // The events that led to this state are unknown, except that an empty store was always empty.
-        state.history.forget(if revision <= 1 { 0 } else { revision }, &mut Vec::new());
-        state.marks.push_back(Mark { time: (self.clock)(), revision, written: 0 });
+        let dropped = state.history.reset(if revision <= 1 && self.reloads() == 0 { 0 } else { revision });
+        let written = state.written;
+        state.marks = VecDeque::from([Mark { time: (self.clock)(), revision, written }]);
         drop(state);
+        drop(dropped);
         self.announced.send_replace(revision);
     }
 
-    /// Replaces the content and ends all watches, also if the revision is the same.
+    /// Replaces the content and ends all watches, also if the revision is the same or a lower one.
     pub(crate) fn reload(&self, revision: u64, records: Vec<StoredRecord>) {
         self.reloads.fetch_add(1, Ordering::AcqRel);
         self.load(revision, 0, records);
@@ -398,3 +400,6 @@ impl Drop for AppliedChanges<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
