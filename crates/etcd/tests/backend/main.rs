@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod ambiguous;
+mod bounded;
 mod consistency;
 mod etcd_process;
 mod faulty_endpoint;
@@ -12,6 +13,8 @@ mod proxy;
 #[macro_use]
 #[path = "../../../storage/tests/store/reopen.rs"]
 mod reopen;
+mod replaced;
+mod stalled;
 mod start;
 #[macro_use]
 #[path = "../../../storage/tests/store/suite.rs"]
@@ -332,8 +335,8 @@ every_backend! {
 /// A process, and a function that makes a backend for it.
 async fn started_for_several() -> Option<(std::sync::Arc<EtcdProcess>, impl Fn() -> etcd::EtcdBackend)> {
     let process = std::sync::Arc::new(EtcdProcess::start().await?);
-    let kept_alive = std::sync::Arc::clone(&process);
-    Some((process, move || kept_alive.backend()))
+    let server = std::sync::Arc::clone(&process);
+    Some((process, move || server.backend()))
 }
 
 every_reopened_backend! {

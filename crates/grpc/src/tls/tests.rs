@@ -78,7 +78,7 @@ impl TestAuthority {
         let (connected, accepted) =
             tokio::join!(connector.connect("localhost".try_into().unwrap(), near), acceptor.accept(far));
         connected.unwrap();
-        accepted.unwrap().get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
+        accepted.unwrap().get_ref().1.peer_certificates().unwrap().first().unwrap().clone().into_owned()
     }
 }
 
