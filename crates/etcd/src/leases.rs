@@ -21,12 +21,12 @@ pub(crate) struct Leases {
     client: EtcdClient,
     /// How long a lease is reused, at most, in seconds.
     max_reuse: u64,
-    shared: Arc<Mutex<SharedLeases>>,
+    shared: Arc<Mutex<ReusableLeases>>,
 }
 
 /// By time to live in seconds.
 #[derive(Debug, Default)]
-struct SharedLeases {
+struct ReusableLeases {
     last: HashMap<u64, ReusableLease>,
     /// Grants that have not been answered. All writes that need the lease wait for one grant, and share its failure.
     granting: HashMap<u64, Granting>,
@@ -79,7 +79,7 @@ impl Leases {
     }
 
     /// Grants a lease in a task of its own, because the write that needs it first may be cancelled.
-    fn grant(&self, shared: &mut SharedLeases, ttl: u64, reuse: u64, granted: i64) -> Granting {
+    fn grant(&self, shared: &mut ReusableLeases, ttl: u64, reuse: u64, granted: i64) -> Granting {
         let (answer, answered) = watch::channel(None);
         shared.granting.insert(ttl, answered.clone());
         let (client, leases, forgotten) = (self.client.clone(), Arc::clone(&self.shared), shared.forgotten);
@@ -107,7 +107,7 @@ impl Leases {
     }
 }
 
-impl SharedLeases {
+impl ReusableLeases {
     fn reuse(&mut self, ttl: u64) -> Option<i64> {
         let now = Instant::now();
         self.last.retain(|_, lease| now < lease.reuse_until && lease.keys < MAX_KEYS);
@@ -117,6 +117,6 @@ impl SharedLeases {
     }
 }
 
-fn lock(shared: &Mutex<SharedLeases>) -> MutexGuard<'_, SharedLeases> {
+fn lock(shared: &Mutex<ReusableLeases>) -> MutexGuard<'_, ReusableLeases> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

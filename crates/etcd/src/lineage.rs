@@ -27,10 +27,10 @@ struct KnownCluster {
     raft_term: u64,
 }
 
-/// What an answer must show, if the cluster still has the data in memory. Taken before the request is sent.
+/// The least that an answer shows if the cluster still has the data in memory. Taken before the request is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
-    /// [`KnownCluster::loads`].
+    /// The value of [`KnownCluster::loads`] at that time.
     loads: u64,
     revision: u64,
 }

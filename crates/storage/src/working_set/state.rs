@@ -1,4 +1,4 @@
-//! What the lock of the working set guards: the tables of live entries, the event history, and how far both reach.
+//! The data that the lock of the working set guards: the tables of live entries, the event history, and how far both reach.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
