@@ -18,15 +18,19 @@ use crate::compaction;
 use crate::freshness::CurrentRevision;
 use crate::key_space::{KeyFilter, KeySpace};
 use crate::leases::Leases;
-use crate::load::{after, stored_record};
+use crate::lineage::{Continuity, Expected, Lineage};
+use crate::load::{Pages, after, stored_record};
 use crate::messages::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, Request, TxnRequest,
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, ResponseHeader, TxnRequest,
 };
 use crate::start::load_at_start;
 use crate::watch::{WatchState, WatchTask};
 
 /// How long a refused write waits for the watch to report the change that made it fail.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often the current revision is read while memory is loaded again in between.
+const MAX_READS: usize = 3;
 
 /// A watch that is broken for longer makes the store unhealthy.
 const MAX_BROKEN: Duration = Duration::from_secs(5);
@@ -64,8 +68,7 @@ pub struct EtcdBackend {
     keys: KeySpace,
     codec: Arc<dyn ValueCodec>,
     compaction_interval: Duration,
-    /// The highest revision that a reader waits for.
-    wanted: watch::Sender<u64>,
+    lineage: Arc<Lineage>,
     watch_state: watch::Sender<WatchState>,
     /// Counts the requests to load everything again.
     reloads: watch::Sender<u64>,
@@ -96,7 +99,7 @@ impl EtcdBackend {
             keys: KeySpace::new(&config.prefix, &config.store_root),
             codec: config.codec,
             compaction_interval: config.compaction_interval,
-            wanted: watch::Sender::new(0),
+            lineage: Arc::new(Lineage::new()),
             watch_state: watch::Sender::new(WatchState::Watching),
             reloads: watch::Sender::new(0),
             running: Mutex::new(None),
@@ -128,17 +131,22 @@ impl EtcdBackend {
             }
             let lease = self.lease(&write).await?;
             let request = self.transaction(&write, expected, lease)?;
+            let continued = self.lineage.expected(|| feed.revision());
             let answer = match self.client.txn(&request).await {
                 Ok(answer) => answer,
                 Err(status) => {
                     if status.code == GrpcCode::NotFound {
-                        self.leases.forget().await;
+                        self.leases.forget();
                     }
                     return Err(failure(status));
                 }
             };
-            let revision = u64::try_from(answer.header.unwrap_or_default().revision).unwrap_or_default();
-            self.want(revision);
+            let header = answer.header.unwrap_or_default();
+            self.check_continuity(continued, &header).map_err(|Unavailable(why)| {
+                // What memory has at this revision may be another change.
+                if answer.succeeded { CommitFailure::Unknown(why) } else { CommitFailure::NotStored(why) }
+            })?;
+            let revision = u64::try_from(header.revision).unwrap_or_default();
             if answer.succeeded {
                 let (key, change) = (Arc::clone(&write.key), write.change);
                 return feed.committed(OwnWrite { key, change, revision, replaced: expected, before }).await;
@@ -191,26 +199,35 @@ impl EtcdBackend {
         granted.map_err(|status| CommitFailure::NotStored(status.message))
     }
 
-    /// Lets the watch ask for progress until it has reached `revision`.
-    fn want(&self, revision: u64) {
-        self.wanted.send_if_modified(|wanted| {
-            let is_higher = revision > *wanted;
-            *wanted = revision.max(*wanted);
-            is_higher
-        });
+    /// Fails, and lets everything be loaded again, if the answer is not that of the cluster in memory. False if memory was loaded again
+    /// since the request was sent: then it may be that of a cluster that was replaced.
+    fn check_continuity(&self, expected: Expected, header: &ResponseHeader) -> Result<bool, Unavailable> {
+        match self.lineage.check(expected, header) {
+            Continuity::Continued => Ok(true),
+            Continuity::Reloaded => Ok(false),
+            Continuity::Replaced(why) => {
+                tracing::error!(reason = %why, "the data in etcd was replaced; loading it again");
+                self.leases.forget();
+                self.reload();
+                Err(Unavailable(format!("the data in etcd was replaced: {why}; loading it again")))
+            }
+        }
     }
 
+    /// Reads a range in pages, so that no answer of etcd is larger than a page.
     async fn read_range(&self, range: Range) -> Result<RangePage, ReadError> {
-        let answer = self.read(&range, false).await?;
-        let remaining =
-            u64::try_from(answer.count).unwrap_or_default().saturating_sub(answer.kvs.len() as u64);
-        let records =
-            answer.kvs.iter().filter_map(|kv| stored_record(&self.keys, self.codec.as_ref(), kv)).collect();
-        Ok(RangePage { records, remaining })
+        let mut pages = Pages::of(self.client.clone(), self.request(&range));
+        let mut records = Vec::new();
+        while let Some(page) = pages.next().await.map_err(|status| self.read_error(&range, status))? {
+            records.extend(page.iter().filter_map(|kv| stored_record(&self.keys, self.codec.as_ref(), kv)));
+        }
+        Ok(RangePage { records, remaining: pages.remaining() })
     }
 
     async fn read_key_revisions(&self, range: Range) -> Result<KeyPage, ReadError> {
-        let answer = self.read(&range, true).await?;
+        let request = RangeRequest { keys_only: true, ..self.request(&range) };
+        let answer = self.client.range(&request).await;
+        let answer = answer.map_err(|status| self.read_error(&range, status))?;
         let keys: Vec<(Arc<str>, u64)> = answer
             .kvs
             .iter()
@@ -223,32 +240,28 @@ impl EtcdBackend {
         Ok(KeyPage { keys, more })
     }
 
-    /// Reads a range, with or without the values.
-    async fn read(&self, range: &Range, keys_only: bool) -> Result<RangeResponse, ReadError> {
-        let feed = self
-            .running(|running| running.feed.clone())
-            .map_err(|Unavailable(why)| ReadError::Unavailable(why))?;
+    fn request(&self, range: &Range) -> RangeRequest {
         let scope = self.keys.etcd_key(&range.scope);
         let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
         let is_directory = range.scope.ends_with('/');
-        let request = RangeRequest {
+        RangeRequest {
             range_end: if is_directory { prefix_end(&scope) } else { Bytes::new() },
             key: range.after.as_ref().map_or(scope, |key| after(&self.keys.etcd_key(key))),
             // kine refuses a larger limit for one key.
             limit: if is_directory { limit } else { 1 },
             revision: i64::try_from(range.revision).unwrap_or(i64::MAX),
-            keys_only,
             ..RangeRequest::default()
-        };
-        self.client.range(&request).await.map_err(|status| {
-            if is_compacted(&status) {
-                ReadError::Compacted { oldest: range.revision + 1 }
-            } else if is_future(&status) {
-                ReadError::Future { current: feed.revision() }
-            } else {
-                ReadError::Unavailable(status.message)
-            }
-        })
+        }
+    }
+
+    fn read_error(&self, range: &Range, status: GrpcStatus) -> ReadError {
+        if is_compacted(&status) {
+            return ReadError::Compacted { oldest: range.revision + 1 };
+        }
+        match self.running(|running| running.feed.revision()) {
+            Ok(current) if is_future(&status) => ReadError::Future { current },
+            _ => ReadError::Unavailable(status.message),
+        }
     }
 }
 
@@ -279,15 +292,17 @@ impl Backend for EtcdBackend {
     fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>> {
         Box::pin(async move {
             let loaded = load_at_start(&self.client, &self.keys, &self.codec).await?;
-            feed.load(loaded.revision, 0, loaded.records);
+            self.lineage.load(&loaded.header, || feed.load(loaded.revision, 0, loaded.records));
             let watch = WatchTask {
                 client: self.client.clone(),
                 keys: self.keys.clone(),
                 codec: Arc::clone(&self.codec),
                 feed: feed.clone(),
-                wanted: self.wanted.subscribe(),
+                wanted: self.lineage.wanted(),
+                lineage: Arc::clone(&self.lineage),
                 reloads: self.reloads.subscribe(),
                 state: self.watch_state.clone(),
+                must_reach: 0,
             };
             let mut tasks = vec![tokio::spawn(watch.run())];
             if !self.compaction_interval.is_zero() {
@@ -334,18 +349,27 @@ impl Backend for EtcdBackend {
 
     fn latest(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
         Some(Box::pin(async move {
-            let current = self.running(|running| running.current.clone())?;
-            let revision = current.read().await.map_err(|status| Unavailable(status.message))?;
-            self.want(revision);
-            Ok(revision)
+            let (current, feed) = self.running(|running| (running.current.clone(), running.feed.clone()))?;
+            for _ in 0..MAX_READS {
+                let expected = self.lineage.expected(|| feed.revision());
+                let header = current.read().await.map_err(|status| Unavailable(status.message))?;
+                if self.check_continuity(expected, &header)? {
+                    return Ok(u64::try_from(header.revision).unwrap_or_default());
+                }
+            }
+            Err(Unavailable("all objects are being loaded from etcd again".to_owned()))
         }))
     }
 
     /// Reads a key with a quorum, as kube-apiserver's health checks do. The key need not exist.
     fn probe(&self) -> Option<BoxFuture<'_, Result<(), Unavailable>>> {
         Some(Box::pin(async move {
+            let feed = self.running(|running| running.feed.clone())?;
+            let expected = self.lineage.expected(|| feed.revision());
             let request = RangeRequest { key: self.keys.health(), ..RangeRequest::default() };
-            self.client.range(&request).await.map(drop).map_err(|status| Unavailable(status.message))
+            let answer = self.client.range(&request).await.map_err(|status| Unavailable(status.message))?;
+            // So a watch that stalls is noticed also if there are no readers.
+            self.check_continuity(expected, &answer.header.unwrap_or_default()).map(drop)
         }))
     }
 

@@ -5,14 +5,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use grpc::{Channel, GrpcCode, GrpcStatus, GrpcStream, Retry};
 use http::{HeaderMap, HeaderValue};
+use tokio::time::Instant;
 
 use crate::messages::{
     CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseTimeToLiveRequest,
-    LeaseTimeToLiveResponse, RangeRequest, RangeResponse, StatusRequest, StatusResponse, TxnRequest,
-    TxnResponse, WatchRequest, WatchResponse,
+    LeaseTimeToLiveResponse, RangeRequest, RangeResponse, ResponseHeader, StatusRequest, StatusResponse,
+    TxnRequest, TxnResponse, WatchRequest, WatchResponse,
 };
 
+const RANGE: &str = "/etcdserverpb.KV/Range";
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+
+/// How long [`EtcdClient::current`] waits for the answer of one endpoint before it asks another, at first.
+const FIRST_SHARE: Duration = Duration::from_secs(1);
 
 /// A client of one etcd cluster. Clones share its connections.
 #[derive(Clone, Debug)]
@@ -29,7 +34,29 @@ impl EtcdClient {
 
     /// Linearizable unless it names a revision: etcd confirms with a quorum that it is current.
     pub async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, GrpcStatus> {
-        self.channel.unary("/etcdserverpb.KV/Range", request, Retry::OtherEndpoints, self.timeout).await
+        self.channel.unary(RANGE, request, Retry::OtherEndpoints, self.timeout).await
+    }
+
+    /// Reads the current revision with a quorum. `key` is any key; it need not exist. All consistent reads wait for this call, so an
+    /// endpoint that does not answer is soon left for the next one; if none answers, they are asked again with more time.
+    pub async fn current(&self, key: &Bytes) -> Result<ResponseHeader, GrpcStatus> {
+        let request = RangeRequest { key: key.clone(), ..RangeRequest::default() };
+        let endpoints = u32::try_from(self.endpoint_count()).unwrap_or(u32::MAX);
+        let deadline = Instant::now() + self.timeout;
+        let mut per_endpoint = if endpoints > 1 { FIRST_SHARE } else { self.timeout };
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let allowed = per_endpoint.saturating_mul(endpoints).min(left);
+            let read: Result<RangeResponse, _> =
+                self.channel.unary(RANGE, &request, Retry::OtherEndpoints, allowed).await;
+            match read {
+                Ok(answer) => return Ok(answer.header.unwrap_or_default()),
+                Err(status) if status.code == GrpcCode::DeadlineExceeded && allowed < left => {
+                    per_endpoint = per_endpoint.saturating_mul(2);
+                }
+                Err(status) => return Err(status),
+            }
+        }
     }
 
     /// Never repeated once etcd may have received it, because a guarded write that succeeded fails when repeated.
@@ -50,11 +77,16 @@ impl EtcdClient {
         call.await.map(|_: CompactionResponse| ())
     }
 
-    /// Grants a lease of this many seconds and returns its id.
+    /// Grants a lease of this many seconds and returns its id. Repeated at another endpoint if one does not answer: a lease without keys
+    /// does no harm.
     pub async fn grant_lease(&self, ttl: i64) -> Result<i64, GrpcStatus> {
         let request = LeaseGrantRequest { ttl };
-        let call =
-            self.channel.unary("/etcdserverpb.Lease/LeaseGrant", &request, Retry::NotSentOnly, self.timeout);
+        let call = self.channel.unary(
+            "/etcdserverpb.Lease/LeaseGrant",
+            &request,
+            Retry::OtherEndpoints,
+            self.timeout,
+        );
         let granted: LeaseGrantResponse = call.await?;
         if granted.error.is_empty() {
             Ok(granted.id)
@@ -86,6 +118,11 @@ impl EtcdClient {
     /// Lets the next call begin with another endpoint.
     pub fn prefer_another(&self) {
         self.channel.prefer_another();
+    }
+
+    /// Lets the next call begin with another endpoint than this one.
+    pub fn avoid(&self, index: usize) {
+        self.channel.avoid(index);
     }
 
     pub fn endpoint_count(&self) -> usize {

@@ -5,9 +5,9 @@ use grpc::GrpcStatus;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::client::EtcdClient;
-use crate::messages::RangeRequest;
+use crate::messages::ResponseHeader;
 
-type Waiting = oneshot::Sender<Result<u64, GrpcStatus>>;
+type Waiting = oneshot::Sender<Result<ResponseHeader, GrpcStatus>>;
 
 /// Readers that may wait for one call before further ones wait to enqueue.
 const MAX_WAITING: usize = 10_000;
@@ -23,13 +23,10 @@ impl CurrentRevision {
     pub(crate) fn start(client: EtcdClient, key: Bytes) -> Self {
         let (readers, mut waiting) = mpsc::channel(MAX_WAITING);
         tokio::spawn(async move {
-            let request = RangeRequest { key, ..RangeRequest::default() };
             let mut together: Vec<Waiting> = Vec::new();
             // Readers that arrive during a call wait for the next one: the answer may be older than their arrival.
             while waiting.recv_many(&mut together, MAX_WAITING).await > 0 {
-                let read = client.range(&request).await.map(|answer| {
-                    u64::try_from(answer.header.unwrap_or_default().revision).unwrap_or_default()
-                });
+                let read = client.current(&key).await;
                 for reader in together.drain(..) {
                     // A reader that is gone needs no answer.
                     let _ = reader.send(read.clone());
@@ -39,7 +36,7 @@ impl CurrentRevision {
         CurrentRevision { readers }
     }
 
-    pub(crate) async fn read(&self) -> Result<u64, GrpcStatus> {
+    pub(crate) async fn read(&self) -> Result<ResponseHeader, GrpcStatus> {
         let (reader, answer) = oneshot::channel();
         let stopped = || GrpcStatus::not_sent("the store is closed");
         self.readers.send(reader).await.map_err(|_| stopped())?;

@@ -15,6 +15,7 @@ mod compaction;
 mod freshness;
 mod key_space;
 mod leases;
+mod lineage;
 mod load;
 pub mod messages;
 mod migration;

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::backend::ValueCodec;
 use crate::client::{EtcdClient, prefix_end};
 use crate::key_space::KeySpace;
-use crate::messages::{KeyValue, RangeRequest};
+use crate::messages::{KeyValue, RangeRequest, ResponseHeader};
 
 /// Keys of the first page; each following page has twice as many, like kube-apiserver's.
 const FIRST_PAGE: i64 = 500;
@@ -20,30 +20,43 @@ const LARGEST_PAGE: i64 = 10_000;
 /// All records of the store at one revision.
 pub(crate) struct Loaded {
     pub(crate) revision: u64,
+    /// The header of the first answer.
+    pub(crate) header: ResponseHeader,
     pub(crate) records: Vec<StoredRecord>,
 }
 
-/// Reads all keys of the store at one revision, page by page in key order.
+/// Reads a range of keys at one revision, page by page in key order.
 pub(crate) struct Pages {
     client: EtcdClient,
     /// The next page; `None` after the last one.
     next: Option<RangeRequest>,
-    /// The revision at which the pages are read; 0 before the first.
-    revision: i64,
+    /// The keys that are read at most, without those of the pages before.
+    left: i64,
+    /// The header of the first answer; `None` before it.
+    first: Option<ResponseHeader>,
+    /// The number of keys in the range after the pages so far.
+    remaining: u64,
 }
 
 impl Pages {
-    /// At `revision`; 0 for the one that is current when the first page is read.
+    /// All keys of the store at `revision`; 0 for the one that is current when the first page is read.
     pub(crate) fn new(client: EtcdClient, keys: &KeySpace, revision: i64) -> Pages {
         let directory = keys.directory();
-        let next = RangeRequest {
+        let range = RangeRequest {
             range_end: prefix_end(directory.as_bytes()),
             key: directory.into(),
-            limit: FIRST_PAGE,
+            limit: i64::MAX,
             revision,
             ..RangeRequest::default()
         };
-        Pages { client, next: Some(next), revision }
+        Pages::of(client, range)
+    }
+
+    /// The keys of a range, at most as many as its limit.
+    pub(crate) fn of(client: EtcdClient, range: RangeRequest) -> Pages {
+        let left = range.limit;
+        let next = RangeRequest { limit: left.min(FIRST_PAGE), ..range };
+        Pages { client, next: Some(next), left, first: None, remaining: 0 }
     }
 
     /// Leaves the values out.
@@ -67,16 +80,24 @@ impl Pages {
                 Err(status) => return Err(status),
             }
         };
-        if self.revision == 0 {
-            self.revision = page.header.unwrap_or_default().revision;
-            request.revision = self.revision;
+        let first = *self.first.get_or_insert(page.header.unwrap_or_default());
+        if request.revision == 0 {
+            request.revision = first.revision;
         }
-        if let Some(last) = page.kvs.last().filter(|_| page.more) {
+        let count = i64::try_from(page.kvs.len()).unwrap_or(i64::MAX);
+        self.left = self.left.saturating_sub(count);
+        self.remaining = u64::try_from(page.count.saturating_sub(count)).unwrap_or_default();
+        if let Some(last) = page.kvs.last().filter(|_| page.more && self.left > 0) {
             request.key = after(&last.key);
-            request.limit = request.limit.saturating_mul(2).min(LARGEST_PAGE);
+            request.limit = request.limit.saturating_mul(2).min(LARGEST_PAGE).min(self.left);
             self.next = Some(request);
         }
         Ok(Some(page.kvs))
+    }
+
+    /// The number of keys in the range after the pages so far.
+    pub(crate) fn remaining(&self) -> u64 {
+        self.remaining
     }
 }
 
@@ -100,7 +121,8 @@ pub(crate) async fn load(
             GrpcStatus::new(GrpcCode::Internal, format!("a value cannot be decoded: {error}"))
         })?);
     }
-    Ok(Loaded { revision: u64::try_from(pages.revision).unwrap_or_default(), records })
+    let header = pages.first.unwrap_or_default();
+    Ok(Loaded { revision: u64::try_from(header.revision).unwrap_or_default(), header, records })
 }
 
 /// The key that follows `key` immediately.

@@ -3,11 +3,17 @@
 
 use bytes::Bytes;
 
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct ResponseHeader {
+    /// Derived from the members with which the cluster was first started.
+    #[prost(uint64, tag = "1")]
+    pub cluster_id: u64,
     /// The revision of the store when the request was executed.
     #[prost(int64, tag = "3")]
     pub revision: i64,
+    /// The number of the last election, as the member that answered knew it.
+    #[prost(uint64, tag = "4")]
+    pub raft_term: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -47,14 +47,9 @@ pub(crate) async fn check_members(client: &EtcdClient) -> Result<(), MemberError
     let mut is_checked = false;
     while let Some(answer) = asked.join_next().await {
         match answer {
-            Ok(Ok(status)) if parse(&status.version).is_some_and(supports_consistent_reads) => {
-                is_checked = true;
-            }
             Ok(Ok(status)) => {
-                return Err(MemberError::TooOld(format!(
-                    "etcd {} cannot serve consistent reads (its progress notifications are not reliable); use 3.5.13 or newer",
-                    status.version
-                )));
+                check_version(&status.version).map_err(MemberError::TooOld)?;
+                is_checked = true;
             }
             Ok(Err(status)) => failures.push(status.message),
             Err(error) => failures.push(error.to_string()),
@@ -62,6 +57,22 @@ pub(crate) async fn check_members(client: &EtcdClient) -> Result<(), MemberError
     }
     failures.sort_unstable();
     if is_checked { Ok(()) } else { Err(MemberError::Unreachable(failures.join("; "))) }
+}
+
+/// Fails if the member at the endpoint with this index is too old, or does not answer. It may not have answered at the start, or be
+/// another one now.
+pub(crate) async fn check_member(client: &EtcdClient, index: usize) -> Result<(), String> {
+    let status = client.member_status(index, MEMBER_TIMEOUT).await.map_err(|status| status.message)?;
+    check_version(&status.version)
+}
+
+fn check_version(version: &str) -> Result<(), String> {
+    if parse(version).is_some_and(supports_consistent_reads) {
+        return Ok(());
+    }
+    Err(format!(
+        "etcd {version} cannot serve consistent reads (its progress notifications are not reliable); use 3.5.13 or newer"
+    ))
 }
 
 #[cfg(test)]

@@ -13,15 +13,21 @@ use value::Backoff;
 use crate::backend::ValueCodec;
 use crate::client::{EtcdClient, prefix_end};
 use crate::key_space::KeySpace;
+use crate::lineage::{Continuity, Lineage};
 use crate::load::{load, stored_record};
 use crate::messages::{
     KeyEvent, WatchAction, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
+use crate::version::check_member;
 
 /// Interval of progress requests while a reader waits for a revision.
 const ASK_PROGRESS: Duration = Duration::from_millis(100);
 /// A member that does not confirm a watch in this time is given up.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A watch that does not reach a revision, which etcd has, in this time is given up: its member may be partitioned from the others.
+const MAX_LAG: Duration = Duration::from_secs(5);
+/// How long etcd may show an older election than before: until an election that had begun is over. Then it was restored.
+const ELECTION_TIMEOUT: Duration = Duration::from_secs(3);
 /// Delays between attempts to watch again: doubled from the first to the last.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LAST_DELAY: Duration = Duration::from_secs(2);
@@ -45,16 +51,26 @@ pub(crate) struct WatchTask {
     pub(crate) feed: Feed,
     /// The highest revision that a reader waits for.
     pub(crate) wanted: watch::Receiver<u64>,
+    pub(crate) lineage: Arc<Lineage>,
     /// Changes when the working set must be loaded again.
     pub(crate) reloads: watch::Receiver<u64>,
     pub(crate) state: watch::Sender<WatchState>,
+    /// After a watch was given up because it was behind: the revision at which the next one is not.
+    pub(crate) must_reach: u64,
 }
 
 /// Why a watch stream ended.
 enum WatchEnd {
     /// The working set must be loaded again, for this reason.
-    Reload(&'static str),
+    Reload(String),
     Broken(String),
+}
+
+/// A revision that etcd has, and since when the feed lacks it.
+#[derive(Clone, Copy)]
+struct MissingRevision {
+    revision: u64,
+    since: Instant,
 }
 
 impl WatchTask {
@@ -63,21 +79,20 @@ impl WatchTask {
         let mut backoff = Backoff::new(FIRST_DELAY, LAST_DELAY);
         loop {
             let fed = self.feed.revision();
-            let end = match self.client.watch().await {
-                Ok(stream) => self.follow(stream).await,
-                Err(status) => WatchEnd::Broken(status.message),
-            };
+            let end = self.watch_once().await;
             if self.feed.revision() > fed {
                 backoff.reset();
             }
             let reason = match end {
-                WatchEnd::Reload(why) => match self.reload(why).await {
-                    Ok(()) => continue,
+                WatchEnd::Reload(why) => match self.reload(&why).await {
+                    Ok(()) => {
+                        tokio::time::sleep(backoff.fail()).await;
+                        continue;
+                    }
                     Err(status) => status.message,
                 },
                 WatchEnd::Broken(reason) => reason,
             };
-            self.client.prefer_another();
             let delay = backoff.fail();
             tracing::warn!(error = %reason, retry_in = ?delay, "the watch on etcd ended; retrying");
             self.state.send_modify(|state| {
@@ -91,7 +106,50 @@ impl WatchTask {
         }
     }
 
-    /// Replaces the working set with etcd's current state, because events were missed.
+    /// Watches at one member until the stream ends. The next watch begins with another member.
+    async fn watch_once(&mut self) -> WatchEnd {
+        let stream = match self.client.watch().await {
+            Ok(stream) => stream,
+            Err(status) => return WatchEnd::Broken(status.message),
+        };
+        let member = stream.endpoint();
+        let end = match self.check(member).await {
+            Ok(()) => self.follow(stream).await,
+            Err(end) => end,
+        };
+        if matches!(end, WatchEnd::Broken(_)) {
+            self.client.avoid(member);
+        }
+        end
+    }
+
+    /// Fails if the member's progress notifications cannot be trusted, or if etcd's data is not the continuation of that in memory: a
+    /// watch from a revision that etcd does not have would silently wait for it. Called after the stream was opened, because data that
+    /// is replaced later ends the stream.
+    async fn check(&self, member: usize) -> Result<(), WatchEnd> {
+        check_member(&self.client, member).await.map_err(WatchEnd::Broken)?;
+        let begin = Instant::now();
+        loop {
+            let expected = self.lineage.expected(|| self.feed.revision());
+            let header = self.client.current(&self.keys.health()).await;
+            let header = header.map_err(|status| WatchEnd::Broken(status.message))?;
+            match self.lineage.check(expected, &header) {
+                Continuity::Continued if !self.lineage.has_older_term(&header) => return Ok(()),
+                Continuity::Continued | Continuity::Reloaded if begin.elapsed() < ELECTION_TIMEOUT => {
+                    tokio::time::sleep(ASK_PROGRESS).await;
+                }
+                Continuity::Continued | Continuity::Reloaded => {
+                    let why = "the data in etcd was replaced: it has held fewer elections than before";
+                    return Err(WatchEnd::Reload(why.to_owned()));
+                }
+                Continuity::Replaced(why) => {
+                    return Err(WatchEnd::Reload(format!("the data in etcd was replaced: {why}")));
+                }
+            }
+        }
+    }
+
+    /// Replaces the working set with etcd's current state, because events were missed or the data was replaced.
     async fn reload(&mut self, reason: &str) -> Result<(), GrpcStatus> {
         tracing::warn!(reason, "loading all objects from etcd again");
         self.reloads.mark_unchanged();
@@ -105,7 +163,8 @@ impl WatchTask {
             Err(_) => self.reloads.mark_changed(),
         }
         let loaded = loaded?;
-        self.feed.reload(loaded.revision, loaded.records);
+        self.lineage.load(&loaded.header, || self.feed.reload(loaded.revision, loaded.records));
+        self.must_reach = 0;
         Ok(())
     }
 
@@ -134,8 +193,12 @@ impl WatchTask {
         let mut is_created = false;
         let give_up = tokio::time::sleep(CREATE_TIMEOUT);
         tokio::pin!(give_up);
+        let mut missing = None;
         loop {
             let is_behind = *self.wanted.borrow() > self.feed.revision();
+            if let Some(end) = self.stalled(&mut missing) {
+                return end;
+            }
             tokio::select! {
                 biased;
                 response = stream.next() => {
@@ -151,7 +214,7 @@ impl WatchTask {
                 }
                 changed = self.reloads.changed() => {
                     return match changed {
-                        Ok(()) => WatchEnd::Reload("memory differs from etcd"),
+                        Ok(()) => WatchEnd::Reload("memory differs from etcd".to_owned()),
                         Err(_) => WatchEnd::Broken("the store is closed".to_owned()),
                     };
                 }
@@ -165,7 +228,9 @@ impl WatchTask {
                     asking.reset_immediately();
                 }
                 _ = asking.tick(), if is_behind => {
-                    if let Err(status) = ask_progress(&sender).await {
+                    // A connection that takes no more requests is noticed as a stalled watch.
+                    let asked = tokio::time::timeout(ASK_PROGRESS, ask_progress(&sender)).await;
+                    if let Ok(Err(status)) = asked {
                         return WatchEnd::Broken(status.message);
                     }
                 }
@@ -173,10 +238,35 @@ impl WatchTask {
         }
     }
 
+    /// Gives up a watch that has not reached a revision, which etcd has, for too long. Called at least once per `ASK_PROGRESS` while a
+    /// revision is missing.
+    fn stalled(&mut self, missing: &mut Option<MissingRevision>) -> Option<WatchEnd> {
+        let (fed, wanted) = (self.feed.revision(), *self.wanted.borrow());
+        if missing.is_some_and(|missing| missing.revision <= fed) {
+            *missing = None;
+        }
+        if wanted <= fed {
+            return None;
+        }
+        let MissingRevision { revision, since } =
+            *missing.get_or_insert_with(|| MissingRevision { revision: wanted, since: Instant::now() });
+        (since.elapsed() > MAX_LAG).then(|| {
+            self.must_reach = revision;
+            WatchEnd::Broken(format!(
+                "the watch is behind: it has not reached revision {revision} in {MAX_LAG:?}, it is at {fed}"
+            ))
+        })
+    }
+
     /// Feeds one response. Events of a response in several fragments are fed together: they may have one revision.
     fn receive(&self, response: WatchResponse, fragments: &mut Vec<KeyEvent>) -> Option<WatchEnd> {
+        let header = response.header.unwrap_or_default();
+        if response.header.is_some() && self.lineage.is_other_cluster(&header) {
+            let why = "the data in etcd was replaced: the watch is at another cluster";
+            return Some(WatchEnd::Reload(why.to_owned()));
+        }
         if response.compact_revision > 0 {
-            return Some(WatchEnd::Reload("events that were not received are compacted"));
+            return Some(WatchEnd::Reload("events that were not received are compacted".to_owned()));
         }
         if response.canceled {
             return Some(WatchEnd::Broken(response.cancel_reason));
@@ -186,9 +276,6 @@ impl WatchTask {
         if response.fragment {
             return None;
         }
-        if response.created && self.state.send_replace(WatchState::Watching) != WatchState::Watching {
-            tracing::info!("watching etcd again");
-        }
         let changes: Vec<Done> = fragments.drain(..).filter_map(|event| self.change(event)).collect();
         if !changes.is_empty() {
             drop(self.feed.apply(changes));
@@ -196,8 +283,16 @@ impl WatchTask {
         // The header of a response with events may be newer than its last event, with more to come: only that of a progress
         // notification is a promise.
         if is_progress {
-            let revision = response.header.unwrap_or_default().revision;
-            self.feed.advance(u64::try_from(revision).unwrap_or_default());
+            self.feed.advance(u64::try_from(header.revision).unwrap_or_default());
+        }
+        let is_watching = self.feed.revision() >= self.must_reach
+            && self.state.send_if_modified(|state| {
+                let was_broken = *state != WatchState::Watching;
+                *state = WatchState::Watching;
+                was_broken
+            });
+        if is_watching {
+            tracing::info!("watching etcd again");
         }
         None
     }

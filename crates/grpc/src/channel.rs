@@ -175,7 +175,7 @@ impl Channel {
     ) -> Result<GrpcStream<Q, A>, GrpcStatus> {
         let mut failure = GrpcStatus::not_sent("no endpoint is configured");
         for (_, (index, connection)) in self.in_order() {
-            match self.stream_on(connection, path, headers).await {
+            match self.stream_on((index, connection), path, headers).await {
                 Ok(stream) => {
                     self.prefer(index);
                     return Ok(stream);
@@ -189,7 +189,7 @@ impl Channel {
 
     async fn stream_on<Q: Message, A: Message + Default>(
         &self,
-        connection: &EndpointConnection,
+        (index, connection): (usize, &EndpointConnection),
         path: &'static str,
         headers: &HeaderMap,
     ) -> Result<GrpcStream<Q, A>, GrpcStatus> {
@@ -200,7 +200,7 @@ impl Channel {
         let mut request = request(connection, path, CallBody::Messages(body))?;
         request.headers_mut().extend(headers.clone());
         let response = sender.send_request(request);
-        Ok(GrpcStream::new(messages, response, self.shared.config.max_message))
+        Ok(GrpcStream::new(messages, response, self.shared.config.max_message, index))
     }
 
     fn times(&self) -> ConnectTimes {
@@ -221,6 +221,12 @@ impl Channel {
     pub fn prefer_another(&self) {
         let current = self.shared.preferred.load(Ordering::Relaxed);
         self.prefer((current + 1) % self.endpoint_count().max(1));
+    }
+
+    /// Lets the next call begin with another endpoint than this one, which accepts connections but does not work.
+    pub fn avoid(&self, index: usize) {
+        let next = (index + 1) % self.endpoint_count().max(1);
+        let _ = self.shared.preferred.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     fn prefer(&self, index: usize) {

@@ -21,6 +21,7 @@ pub struct GrpcStream<Q, A> {
     messages: GrpcSender<Q>,
     received: ReceiveState,
     reader: FrameReader,
+    endpoint: usize,
     answers: PhantomData<fn() -> A>,
 }
 
@@ -68,13 +69,20 @@ impl<Q: Message, A: Message + Default> GrpcStream<Q, A> {
         messages: mpsc::Sender<Bytes>,
         response: impl Future<Output = hyper::Result<Response<Incoming>>> + Send + 'static,
         max_message: usize,
+        endpoint: usize,
     ) -> Self {
         GrpcStream {
             messages: GrpcSender { messages, requests: PhantomData },
             received: ReceiveState::Headers(Box::pin(response)),
             reader: FrameReader::new(max_message),
+            endpoint,
             answers: PhantomData,
         }
+    }
+
+    /// The index of the endpoint that the stream is open at.
+    pub fn endpoint(&self) -> usize {
+        self.endpoint
     }
 
     /// The sending half. The stream stays open until all of them are dropped or the server ends it.

@@ -1,10 +1,12 @@
 //! The TLS configuration of a client from files.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::aws_lc_rs;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -21,7 +23,8 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Loads the files. The result is used for the endpoints that begin with `https://`.
+    /// Loads the files. The result is used for the endpoints that begin with `https://`. It reads the certificate and the key again for
+    /// each connection, so that they can be rotated.
     pub fn load(&self) -> Result<Arc<ClientConfig>, GrpcEndpointError> {
         let mut roots = RootCertStore::empty();
         for certificate in self.authorities()? {
@@ -33,12 +36,14 @@ impl TlsFiles {
         let mut config = match (&self.certificate, &self.key) {
             (None, None) => builder.with_no_client_auth(),
             (Some(certificate), Some(key)) => {
-                let no_key = |error| pem_error(key, "private key", error);
-                let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(no_key)?;
-                builder.with_client_auth_cert(certificates(certificate)?, private)?
+                let files = IdentityFiles { certificate: certificate.clone(), key: key.clone() };
+                let last = Mutex::new(Arc::new(files.read()?));
+                builder.with_client_cert_resolver(Arc::new(RotatedIdentity { files, last }))
             }
             _ => return Err(GrpcEndpointError::HalfIdentity),
         };
+        // A resumed session would have the certificate with which it began.
+        config.resumption = Resumption::disabled();
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Arc::new(config))
     }
@@ -52,6 +57,48 @@ impl TlsFiles {
             Some(error) if loaded.certs.is_empty() => Err(GrpcEndpointError::SystemRoots(error.to_string())),
             _ => Ok(loaded.certs),
         }
+    }
+}
+
+#[derive(Debug)]
+struct IdentityFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl IdentityFiles {
+    fn read(&self) -> Result<CertifiedKey, GrpcEndpointError> {
+        let no_key = |error| pem_error(&self.key, "private key", error);
+        let private = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(no_key)?;
+        let chain = certificates(&self.certificate)?;
+        Ok(CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider())?)
+    }
+}
+
+/// The client certificate and key that are in the files when a connection is opened. If those cannot be used, for example because they
+/// are just being replaced, the last ones that could be are used.
+#[derive(Debug)]
+struct RotatedIdentity {
+    files: IdentityFiles,
+    last: Mutex<Arc<CertifiedKey>>,
+}
+
+impl ResolvesClientCert for RotatedIdentity {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let found = self.files.read();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match found {
+            Ok(found) => *last = Arc::new(found),
+            Err(error) => tracing::error!(
+                %error,
+                "cannot read the client certificate again; using the last one. Check the files"
+            ),
+        }
+        Some(Arc::clone(&last))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
     }
 }
 

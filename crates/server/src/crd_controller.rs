@@ -178,7 +178,7 @@ fn name_of(key: &str) -> &str {
 }
 
 impl CrdInformer {
-    /// Updates the catalog from a stored CRD, unless the catalog is newer. A CRD that cannot be decoded is no longer served, requests for its resource are denied, and no other CRD gets its kind.
+    /// Updates the catalog from a stored CRD, unless the catalog has it. A CRD that cannot be decoded is no longer served, requests for its resource are denied, and no other CRD gets its kind.
     fn put(&mut self, state: &State, entry: &Arc<StoredEntry>) {
         let crd = match read(entry) {
             Ok(crd) => crd,
@@ -191,7 +191,8 @@ impl CrdInformer {
         };
         self.seen.insert(Arc::clone(&entry.key));
         state.apis.catalog.change_custom(|custom| {
-            let is_news = custom.revision(&crd.name).is_none_or(|known| known < entry.revision);
+            // The known revision is higher if etcd was restored from a backup.
+            let is_news = custom.revision(&crd.name).is_none_or(|known| known != entry.revision);
             if is_news {
                 put(state, custom, crd, entry);
             }
@@ -233,7 +234,13 @@ impl CrdInformer {
             tokio::select! {
                 biased;
                 update = self.events.next() => match update {
-                    Some(update) => self.apply(&state, update, |key| drop(changed.send(name_of(key)))),
+                    Some(update) => {
+                        if let Update::Relisted(page) = &update {
+                            // May be lower than before, if etcd was restored from a backup.
+                            self.sender.send_modify(|reached| *reached = page.revision.min(*reached));
+                        }
+                        self.apply(&state, update, |key| drop(changed.send(name_of(key))));
+                    }
                     None => return,
                 },
                 Ok(()) = self.asked.changed() => {}

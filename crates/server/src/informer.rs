@@ -132,7 +132,8 @@ impl Informer {
         }
         for (key, new) in &there {
             let old = self.seen.get(key);
-            if old.is_none_or(|old| old.revision != new.revision) {
+            // After etcd was restored from a backup, a revision may be that of another change.
+            if old.is_none_or(|old| old.revision != new.revision || old.body != new.body) {
                 self.apply(old, Some(new));
             }
         }

@@ -11,7 +11,7 @@ mod serving;
 mod storage;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use catalog::ServedResource;
 use kinds::strategy;
@@ -33,6 +33,9 @@ pub use authorization::Authorizers;
 pub(crate) use serving::MAX_UNDER_WAY;
 pub use serving::Serving;
 pub use storage::Storage;
+
+/// How long the answer to a stored write waits until requests are decided by it.
+const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The subsystems of a running server. Each is built once, in [`start`](crate::start()), and every request is served from them.
 pub struct State {
@@ -116,8 +119,20 @@ impl State {
     }
 
     /// Waits until a write of `kind` at `revision` is in force, where requests are decided by objects of that kind: a client that has
-    /// written or deleted a role, a policy, a webhook or a CRD sees the effect in its next request.
+    /// written or deleted a role, a policy, a webhook or a CRD sees the effect in its next request. If memory follows the store too
+    /// slowly for that, the client gets its answer anyway, because the write is stored.
     pub(crate) async fn in_force(&self, kind: &ServedResource, revision: u64) {
+        if tokio::time::timeout(IN_FORCE_TIMEOUT, self.informed(kind, revision)).await.is_err() {
+            let resource = kind.row().map_or("", |row| row.plural);
+            tracing::warn!(
+                resource,
+                revision,
+                "a stored write is not in force yet, because memory is behind the store; answering its client"
+            );
+        }
+    }
+
+    async fn informed(&self, kind: &ServedResource, revision: u64) {
         // Custom resources do not affect how requests are decided, whatever their group is called.
         let Some(row) = kind.row() else { return };
         match row.group {

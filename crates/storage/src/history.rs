@@ -44,6 +44,12 @@ impl History {
         self.forgotten = self.forgotten.max(revision);
     }
 
+    /// Discards all events, also those after `revision`: they did not lead to the state at that revision.
+    pub(crate) fn reset(&mut self, revision: u64) -> VecDeque<Arc<StoreEvent>> {
+        (self.bytes, self.forgotten) = (0, revision);
+        std::mem::take(&mut self.events)
+    }
+
     /// The events from `revision` on, oldest first.
     pub(crate) fn from(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<StoreEvent>> {
         let start = self.events.partition_point(|event| event.revision < revision);

@@ -17,6 +17,9 @@ use crate::table::StoredEntries;
 use crate::watch::Watch;
 use crate::working_set::{ListAtRevision, WorkingSet};
 
+/// How long [`Store::fresh`] waits for memory to reach the newest revision, as kube-apiserver does.
+const FRESH_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Limits and configuration of a store.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
@@ -174,11 +177,17 @@ impl Store {
     }
 
     /// Waits until reads see every write that was acknowledged, by any server, before this call. Returns at once for a backend
-    /// without other writers.
+    /// without other writers. Fails if memory is still behind after some seconds.
     pub async fn fresh(&self) -> Result<u64, ReadError> {
         if self.is_shared {
             for cluster in self.clusters() {
-                cluster.set.reached(cluster.latest_revision().await?).await;
+                let latest = cluster.latest_revision().await?;
+                let reached = tokio::time::timeout(FRESH_TIMEOUT, cluster.set.reached(latest)).await;
+                reached.map_err(|_| {
+                    ReadError::Unavailable(format!(
+                        "memory is behind the store: it has not reached revision {latest} in {FRESH_TIMEOUT:?}"
+                    ))
+                })?;
             }
         }
         Ok(self.revision())

@@ -3,6 +3,8 @@
 //! One lock guards the state. Readers hold it while they copy a few references, the feeding backend while it moves
 //! prepared entries into their tables.
 
+mod state;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -16,10 +18,12 @@ use crate::expiry::Deadlines;
 use crate::history::History;
 use crate::key::{self, Shards};
 use crate::quota::SpaceQuota;
-use crate::record::{Change, ChangeKind, StoreEvent, StoredEntry};
+use crate::record::{StoreEvent, StoredEntry};
 use crate::store::StoreOptions;
 use crate::table::{EntryTable, StoredEntries};
 use crate::watch::Watchers;
+
+use self::state::{KeyShard, Mark, Prepared, WorkingState};
 
 /// Number of changes applied while holding the lock.
 const CHANGES_PER_LOCK: usize = 64;
@@ -55,37 +59,6 @@ pub(crate) struct WorkingSet {
     pub(crate) deadlines: Deadlines,
 }
 
-#[derive(Debug)]
-struct WorkingState {
-    revision: u64,
-    /// Live bytes, as the quota counts them.
-    live_bytes: u64,
-    division: Shards,
-    /// Lists before this revision fail.
-    compacted: u64,
-    shards: BTreeMap<Box<str>, KeyShard>,
-    history: History,
-    /// Total bytes written since the store was loaded.
-    written: u64,
-    /// Past revisions with their times, oldest first.
-    marks: VecDeque<Mark>,
-}
-
-/// A revision with the time and the number of written bytes when it was current.
-#[derive(Debug, Clone, Copy)]
-struct Mark {
-    time: Duration,
-    revision: u64,
-    written: u64,
-}
-
-#[derive(Debug, Default)]
-struct KeyShard {
-    table: EntryTable,
-    /// The revision of the last change.
-    changed: u64,
-}
-
 /// The result of a list at a revision.
 pub(crate) enum ListAtRevision {
     Known(StoredEntries),
@@ -104,6 +77,7 @@ impl WorkingSet {
             live_bytes: 0,
             division: Shards(options.shard_end),
             compacted: 0,
+            loaded: 0,
             shards: BTreeMap::new(),
             history: History::new(options.history_events, options.history_bytes),
             written: 0,
@@ -149,16 +123,19 @@ impl WorkingSet {
         let mut state = self.write();
         state.revision = revision;
         state.compacted = compacted;
+        state.loaded = revision;
         state.shards = shards;
         state.live_bytes = live_bytes;
         // The events that led to this state are unknown, except that an empty store was always empty.
-        state.history.forget(if revision <= 1 { 0 } else { revision }, &mut Vec::new());
-        state.marks.push_back(Mark { time: (self.clock)(), revision, written: 0 });
+        let dropped = state.history.reset(if revision <= 1 && self.reloads() == 0 { 0 } else { revision });
+        let written = state.written;
+        state.marks = VecDeque::from([Mark { time: (self.clock)(), revision, written }]);
         drop(state);
+        drop(dropped);
         self.announced.send_replace(revision);
     }
 
-    /// Replaces the content and ends all watches, also if the revision is the same.
+    /// Replaces the content and ends all watches, also if the revision is the same or a lower one.
     pub(crate) fn reload(&self, revision: u64, records: Vec<StoredRecord>) {
         self.reloads.fetch_add(1, Ordering::AcqRel);
         self.load(revision, 0, records);
@@ -399,96 +376,6 @@ impl WorkingSet {
     }
 }
 
-impl WorkingState {
-    /// The shard of a key, or of a scope within one shard.
-    fn shard(&self, key: &str) -> Option<&KeyShard> {
-        self.shards.get(self.division.of(key))
-    }
-
-    /// Applies one change. `None` if it deletes a key that does not exist.
-    fn take(&mut self, change: Prepared, dropped: &mut Vec<Arc<StoreEvent>>) -> Option<Arc<StoreEvent>> {
-        let (name, revision) = match &change {
-            Prepared::Put(entry) => (self.division.of(&entry.key), entry.revision),
-            Prepared::Delete { key, revision } => (self.division.of(key), *revision),
-        };
-        if !self.shards.contains_key(name) {
-            self.shards.insert(name.into(), KeyShard::default());
-        }
-        let shard = self.shards.get_mut(name)?;
-        shard.changed = revision;
-        self.revision = self.revision.max(revision);
-        let event = match change {
-            Prepared::Put(entry) => {
-                let previous = shard.table.insert(Arc::clone(&entry));
-                let kind = if previous.is_some() { ChangeKind::Modified } else { ChangeKind::Created };
-                StoreEvent::new(kind, entry, previous)
-            }
-            Prepared::Delete { key, revision } => {
-                let previous = shard.table.remove(&key)?;
-                StoreEvent::new(ChangeKind::Deleted, Arc::new(previous.at_revision(revision)), Some(previous))
-            }
-        };
-        let event = Arc::new(event);
-        if event.kind != ChangeKind::Deleted {
-            self.live_bytes = self.live_bytes.saturating_add(event.entry.charge());
-        }
-        let replaced = event.previous.as_ref().map_or(0, |previous| previous.charge());
-        self.live_bytes = self.live_bytes.saturating_sub(replaced);
-        self.written += event.entry.cost() as u64;
-        self.history.push(Arc::clone(&event), dropped);
-        Some(event)
-    }
-
-    fn compact(&mut self, revision: u64, dropped: &mut Vec<Arc<StoreEvent>>) {
-        self.compacted = self.compacted.max(revision);
-        self.history.forget(revision, dropped);
-    }
-
-    fn select(&self, scope: &str, after: Option<&str>) -> StoredEntries {
-        if self.division.is_within(scope) {
-            return self.shard(scope).map(|shard| shard.table.select(scope, after)).unwrap_or_default();
-        }
-        // A scope above the shards is rare; the keys of different shards may interleave.
-        let mut all: Vec<Arc<StoredEntry>> = Vec::new();
-        for shard in self.shards.values() {
-            all.extend(shard.table.select(scope, after).iter().cloned());
-        }
-        all.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        StoredEntries::from_vec(all)
-    }
-
-    /// The revision of the last change that may be in `scope`.
-    fn changed(&self, scope: &str) -> u64 {
-        if self.division.is_within(scope) {
-            return self.shard(scope).map_or(0, |shard| shard.changed);
-        }
-        self.shards.values().map(|shard| shard.changed).max().unwrap_or(0)
-    }
-}
-
-/// A change whose entry is already built.
-enum Prepared {
-    Put(Arc<StoredEntry>),
-    Delete { key: Arc<str>, revision: u64 },
-}
-
-impl Prepared {
-    fn new(done: Done) -> Prepared {
-        let Done { key, revision, created, change } = done;
-        match change {
-            Change::Put(record) => Prepared::Put(Arc::new(StoredEntry::new(key, revision, created, &record))),
-            Change::Delete => Prepared::Delete { key, revision },
-        }
-    }
-
-    fn revision(&self) -> u64 {
-        match self {
-            Prepared::Put(entry) => entry.revision,
-            Prepared::Delete { revision, .. } => *revision,
-        }
-    }
-}
-
 /// Changes that reads already see. Dropping this notifies the watchers.
 #[derive(Debug)]
 #[must_use = "dropping it notifies the watchers, which must come after the writers have been answered"]
@@ -513,3 +400,6 @@ impl Drop for AppliedChanges<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use etcd::{EtcdBackend, EtcdConfig, ValueCodec};
@@ -15,7 +15,9 @@ use tempfile::TempDir;
 pub(crate) struct EtcdProcess {
     child: Child,
     pub(crate) url: String,
-    _data: TempDir,
+    peer_url: String,
+    program: String,
+    data: TempDir,
 }
 
 impl Drop for EtcdProcess {
@@ -48,8 +50,11 @@ impl EtcdProcess {
     }
 
     fn spawn(program: &str) -> EtcdProcess {
-        let data = tempfile::tempdir().unwrap();
-        let [client, peer] = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
+        let [url, peer_url] = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
+        EtcdProcess::spawn_on(program, tempfile::tempdir().unwrap(), url, peer_url)
+    }
+
+    fn spawn_on(program: &str, data: TempDir, client: String, peer: String) -> EtcdProcess {
         let child = Command::new(program)
             .args(["--data-dir", data.path().to_str().unwrap(), "--unsafe-no-fsync", "--log-level=error"])
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
@@ -59,7 +64,27 @@ impl EtcdProcess {
             .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start `{program}` (set PORTCULLIS_ETCD): {error}"));
-        EtcdProcess { child, url: client, _data: data }
+        EtcdProcess { child, url: client, peer_url: peer, program: program.to_owned(), data }
+    }
+
+    /// Ends the process, and starts one with the same addresses that has this data instead.
+    pub(crate) async fn replace_data(self, data: TempDir) -> EtcdProcess {
+        let (program, url, peer_url) = (self.program.clone(), self.url.clone(), self.peer_url.clone());
+        drop(self);
+        EtcdProcess::spawn_on(&program, data, url, peer_url).answering().await.unwrap()
+    }
+
+    /// Ends the process, copies its data and starts it again. Returns the copy.
+    pub(crate) async fn back_up(mut self) -> (EtcdProcess, TempDir) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let (original, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for target in [&original, &copy] {
+            let from = self.data.path().join(".");
+            let copied = Command::new("cp").arg("-r").arg(from).arg(target.path()).status().unwrap();
+            assert!(copied.success());
+        }
+        (self.replace_data(original).await, copy)
     }
 
     /// Waits until this process answers; `None` if it has ended.
@@ -86,6 +111,20 @@ impl EtcdProcess {
     /// Stops the process without ending it: its connections stay open, and it does not answer.
     pub(crate) fn pause(&self) {
         self.signal("STOP");
+        // Its threads stop one after the other.
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let is_stopped = || {
+            let mut tasks =
+                std::fs::read_dir(&tasks).unwrap().map(|task| task.unwrap().path().join("status"));
+            tasks.all(|status| {
+                std::fs::read_to_string(status).is_ok_and(|status| status.contains("State:\tT"))
+            })
+        };
+        let begin = Instant::now();
+        while !is_stopped() {
+            assert!(begin.elapsed() < Duration::from_secs(10), "the process does not stop");
+            std::thread::yield_now();
+        }
     }
 
     pub(crate) fn resume(&self) {

@@ -3,23 +3,26 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc, watch};
 
 pub(crate) const RANGE: &str = "/etcdserverpb.KV/Range";
 pub(crate) const TXN: &str = "/etcdserverpb.KV/Txn";
 pub(crate) const WATCH: &str = "/etcdserverpb.Watch/Watch";
+pub(crate) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 pub(crate) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 
 /// How the calls of one method fail.
@@ -57,6 +60,8 @@ struct EndpointState {
     faults: Mutex<HashMap<String, EndpointFault>>,
     /// The path and the message of each unary call, in order of arrival.
     calls: Mutex<Vec<(String, Bytes)>>,
+    /// Watch streams deliver only the confirmation of the watch.
+    holds_events: watch::Sender<bool>,
 }
 
 impl FaultyEndpoint {
@@ -64,8 +69,8 @@ impl FaultyEndpoint {
         let target = url.strip_prefix("http://").unwrap().parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let state = EndpointState { target, faults: Mutex::default(), calls: Mutex::default() };
-        let state = Arc::new(state);
+        let (faults, calls, holds_events) = (Mutex::default(), Mutex::default(), watch::Sender::new(false));
+        let state = Arc::new(EndpointState { target, faults, calls, holds_events });
         let served = Arc::clone(&state);
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
@@ -83,6 +88,12 @@ impl FaultyEndpoint {
     /// Lets all calls succeed again.
     pub(crate) fn mend(&self) {
         self.state.faults.lock().unwrap().clear();
+    }
+
+    /// Holds back, or delivers again, what follows the confirmation in every watch stream: like a member that is partitioned from the
+    /// others.
+    pub(crate) fn hold_events(&self, holds: bool) {
+        self.state.holds_events.send_replace(holds);
     }
 
     /// The messages of all calls of a method so far.
@@ -164,6 +175,9 @@ async fn answer(
             std::future::pending().await
         }
         (Some(EndpointFault::NoAnswer), _) => std::future::pending().await,
+        (None, Some(response)) if path == WATCH => {
+            response.map(|body| HeldBody::new(body, state.holds_events.subscribe()).boxed())
+        }
         (None, Some(response)) => response.map(BodyExt::boxed),
         (None, None) => panic!("a call without a fault is executed"),
     }
@@ -171,4 +185,38 @@ async fn answer(
 
 fn full(bytes: Bytes) -> ProxyBody {
     Full::new(bytes).map_err(|never: Infallible| match never {}).boxed()
+}
+
+/// The frames of a watch stream, of which all but the first can be held back.
+struct HeldBody(mpsc::Receiver<Result<Frame<Bytes>, hyper::Error>>);
+
+impl HeldBody {
+    fn new(mut body: Incoming, mut holds: watch::Receiver<bool>) -> HeldBody {
+        let (frames, received) = mpsc::channel(1);
+        tokio::spawn(async move {
+            let mut is_first = true;
+            while let Some(frame) = body.frame().await {
+                if !is_first && holds.wait_for(|holds| !holds).await.is_err() {
+                    return;
+                }
+                is_first = false;
+                if frames.send(frame).await.is_err() {
+                    return;
+                }
+            }
+        });
+        HeldBody(received)
+    }
+}
+
+impl Body for HeldBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        self.get_mut().0.poll_recv(context)
+    }
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod ambiguous;
+mod bounded;
 mod consistency;
 mod etcd_process;
 mod faulty_endpoint;
@@ -9,6 +10,11 @@ mod faulty_endpoint;
 mod fixture;
 mod overrides;
 mod proxy;
+#[macro_use]
+#[path = "../../../storage/tests/store/reopen.rs"]
+mod reopen;
+mod replaced;
+mod stalled;
 mod start;
 #[macro_use]
 #[path = "../../../storage/tests/store/suite.rs"]
@@ -324,4 +330,15 @@ async fn started() -> Option<(EtcdProcess, etcd::EtcdBackend)> {
 
 every_backend! {
     etcd_process_backend: started().await;
+}
+
+/// A process, and a function that makes a backend for it.
+async fn started_for_several() -> Option<(std::sync::Arc<EtcdProcess>, impl Fn() -> etcd::EtcdBackend)> {
+    let process = std::sync::Arc::new(EtcdProcess::start().await?);
+    let server = std::sync::Arc::clone(&process);
+    Some((process, move || server.backend()))
+}
+
+every_reopened_backend! {
+    reopened_etcd: started_for_several().await;
 }

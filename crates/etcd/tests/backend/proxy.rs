@@ -1,7 +1,7 @@
 //! A TCP proxy whose connections a test can cut.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -10,18 +10,24 @@ use tokio::sync::watch;
 pub(crate) struct Proxy {
     pub(crate) url: String,
     is_cut: Arc<watch::Sender<bool>>,
+    target: Arc<Mutex<SocketAddr>>,
+}
+
+fn address(url: &str) -> SocketAddr {
+    url.strip_prefix("http://").unwrap().parse().unwrap()
 }
 
 impl Proxy {
     pub(crate) async fn to(url: &str) -> Proxy {
-        let target: SocketAddr = url.strip_prefix("http://").unwrap().parse().unwrap();
+        let target = Arc::new(Mutex::new(address(url)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let is_cut = Arc::new(watch::Sender::new(false));
-        let cut = Arc::clone(&is_cut);
+        let (cut, to) = (Arc::clone(&is_cut), Arc::clone(&target));
         tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
                 let mut cut = cut.subscribe();
+                let target = *to.lock().unwrap();
                 tokio::spawn(async move {
                     if *cut.borrow_and_update() {
                         return;
@@ -34,12 +40,17 @@ impl Proxy {
                 });
             }
         });
-        Proxy { url, is_cut }
+        Proxy { url, is_cut, target }
     }
 
     /// Closes all connections, and new ones at once.
     pub(crate) fn cut(&self) {
         self.is_cut.send_replace(true);
+    }
+
+    /// Forwards later connections to another address.
+    pub(crate) fn retarget(&self, url: &str) {
+        *self.target.lock().unwrap() = address(url);
     }
 
     pub(crate) fn mend(&self) {

@@ -44,6 +44,41 @@ async fn a_member_that_is_too_old_is_refused_at_once_even_if_others_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_answers_only_after_the_start_is_not_watched_if_it_is_too_old() {
+    let Some(etcd) = EtcdProcess::start().await else { return };
+    let near = open(etcd.backend()).await;
+    let first = Proxy::to(&etcd.url).await;
+    let late = FaultyEndpoint::to(&etcd.url).await;
+    late.fail(STATUS, EndpointFault::Status(14, "not started"));
+    let store = open(through(channel(&[&first.url, &late.url]))).await;
+    update(&near, "a", "1").await;
+    store.fresh().await.unwrap();
+    late.fail(STATUS, version("3.5.12"));
+    first.cut();
+    let begin = Instant::now();
+    let reason = loop {
+        if let Err(reason) = store.health()
+            && reason.contains("etcd 3.5.12")
+        {
+            break reason;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "the watch of the old member is used");
+        // The connection to the first one may be the preferred one until a call fails.
+        let _ = store.latest_revision().await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(reason.contains("cannot serve consistent reads"), "{reason}");
+    // It is upgraded.
+    late.fail(STATUS, version("3.5.13"));
+    update(&near, "a", "2").await;
+    let begin = Instant::now();
+    while value(&store, "a").as_deref() != Some("2") || store.health().is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "the watch of the new member is not used");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_waits_for_a_cluster_that_is_away_or_has_no_leader() {
     let Some(etcd) = EtcdProcess::start().await else { return };
     update(&open(etcd.backend()).await, "a", "1").await;

@@ -13,3 +13,109 @@ fn tls_files_that_cannot_be_used_are_named() {
     let half = TlsFiles { certificate: Some(garbage), ..TlsFiles::default() };
     assert!(half.load().is_err());
 }
+
+/// A certificate authority, and a server that it certifies.
+struct TestAuthority {
+    folder: tempfile::TempDir,
+    key: rcgen::KeyPair,
+    certificate: rcgen::Certificate,
+    params: rcgen::CertificateParams,
+}
+
+impl TestAuthority {
+    fn new() -> TestAuthority {
+        let folder = tempfile::tempdir().unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap();
+        std::fs::write(folder.path().join("ca"), certificate.pem()).unwrap();
+        TestAuthority { folder, key, certificate, params }
+    }
+
+    fn certify(&self, name: &str) -> (rcgen::Certificate, rcgen::KeyPair) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let issuer = rcgen::Issuer::from_params(&self.params, &self.key);
+        (params.signed_by(&key, &issuer).unwrap(), key)
+    }
+
+    /// Writes the files of a new client certificate, and returns it.
+    fn rotate(&self) -> CertificateDer<'static> {
+        let (certificate, key) = self.certify("client");
+        std::fs::write(self.folder.path().join("certificate"), certificate.pem()).unwrap();
+        std::fs::write(self.folder.path().join("key"), key.serialize_pem()).unwrap();
+        certificate.der().clone()
+    }
+
+    fn files(&self) -> TlsFiles {
+        let file = |name: &str| Some(self.folder.path().join(name));
+        TlsFiles { ca: file("ca"), certificate: file("certificate"), key: file("key") }
+    }
+
+    /// Connects with the client's configuration; returns the certificate that the server got.
+    async fn connect(&self, client: &Arc<ClientConfig>) -> CertificateDer<'static> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.der().clone()).unwrap();
+        let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
+            Arc::new(roots),
+            Arc::clone(&provider),
+        );
+        let (certificate, key) = self.certify("localhost");
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier.build().unwrap())
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+            )
+            .unwrap();
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let connector = tokio_rustls::TlsConnector::from(Arc::clone(client));
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let (connected, accepted) =
+            tokio::join!(connector.connect("localhost".try_into().unwrap(), near), acceptor.accept(far));
+        connected.unwrap();
+        accepted.unwrap().get_ref().1.peer_certificates().unwrap().first().unwrap().clone().into_owned()
+    }
+}
+
+#[tokio::test]
+async fn a_connection_uses_the_client_certificate_that_is_in_the_files_when_it_is_opened() {
+    let authority = TestAuthority::new();
+    let first = authority.rotate();
+    let config = authority.files().load().unwrap();
+    assert_eq!(authority.connect(&config).await, first);
+    let second = authority.rotate();
+    assert_eq!(authority.connect(&config).await, second);
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_used_leave_the_last_client_certificate_in_use() {
+    let authority = TestAuthority::new();
+    let first = authority.rotate();
+    let config = authority.files().load().unwrap();
+    let files = authority.files();
+    let (certificate, key) = (files.certificate.unwrap(), files.key.unwrap());
+    // A key that does not belong to the certificate: the files are being replaced.
+    std::fs::write(&key, authority.certify("client").1.serialize_pem()).unwrap();
+    assert_eq!(authority.connect(&config).await, first);
+    std::fs::write(&certificate, "no PEM").unwrap();
+    assert_eq!(authority.connect(&config).await, first);
+    std::fs::remove_file(&key).unwrap();
+    assert_eq!(authority.connect(&config).await, first);
+    let second = authority.rotate();
+    assert_eq!(authority.connect(&config).await, second);
+}
+
+#[test]
+fn a_key_that_does_not_belong_to_the_certificate_is_refused_when_the_files_are_first_loaded() {
+    let authority = TestAuthority::new();
+    authority.rotate();
+    let files = authority.files();
+    std::fs::write(files.key.as_ref().unwrap(), authority.certify("client").1.serialize_pem()).unwrap();
+    let error = files.load().unwrap_err().to_string();
+    assert!(error.contains("check that the key belongs to the certificate"), "{error}");
+}

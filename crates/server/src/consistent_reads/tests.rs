@@ -1,8 +1,15 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use authn::InternalIdentity;
 use authn::tokens::{BoundKind, BoundObjects as _};
 use storage::shared_memory::{SharedMemory, StoreStream};
 use storage::{Change, Expect, Record, Store, StoreOptions, Write, WritePriority};
 
 use super::{BaseEntry, RecentCatchUp, catch_up, entries, entry, reaches, require_current};
+use crate::Ephemeral;
+use crate::client::Client;
+use crate::config::Data;
 use crate::tokens::StoredObjects;
 
 const KEY: &str = "/registry/configmaps/n/a";
@@ -104,4 +111,63 @@ async fn a_recent_answer_of_the_backend_is_used_again_for_a_short_time() {
     assert!(recent.catch_up(&two).await.unwrap().1.is_none(), "the first answer is recent");
     tokio::time::advance(RecentCatchUp::MAX_AGE).await;
     assert_eq!(recent.catch_up(&two).await.unwrap().1, Some(revision));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_exact_list_is_read_from_the_backend_if_memory_does_not_reach_its_revision() {
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    let service = SharedMemory::new();
+    let (writer, _) = open(&service).await;
+    let backend = service.backend();
+    let stream = backend.stream();
+    let server =
+        Ephemeral::start_with(|config| config.storage.data = Data::Backend(Arc::new(backend))).await.unwrap();
+    let client = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
+    let map = value::json::parse(br#"{"metadata":{"name":"a"}}"#).unwrap();
+    let begin = Instant::now();
+    while client.create(MAPS, &map).await.is_err_and(|status| status.code() != 409) {
+        assert!(begin.elapsed() < Duration::from_secs(30), "the namespace does not exist");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let names = |list: &value::Value| -> Vec<String> {
+        let items = list.at(&["items"]).and_then(value::Value::as_list).unwrap_or_default();
+        items.iter().map(|item| item.str_at(&["metadata", "name"]).unwrap().to_owned()).collect()
+    };
+    stream.pause();
+    writer.fresh().await.unwrap();
+    let (key, expect) = ("/registry/configmaps/default/a".into(), Expect::Any);
+    let (change, priority) = (Change::Delete, WritePriority::Ordinary);
+    let deletion = Write { key, expect, change, priority, ttl: None };
+    let revision = writer.commit(deletion).await.unwrap().revision;
+    let exact = |revision| format!("{MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact");
+    let list = client.get(&exact(revision)).await.unwrap();
+    assert_eq!(list.str_at(&["metadata", "resourceVersion"]), Some(revision.to_string().as_str()));
+    assert!(!names(&list).contains(&"a".to_owned()), "{list:?}");
+    let before = client.get(&exact(revision - 1)).await.unwrap();
+    assert!(names(&before).contains(&"a".to_owned()), "{before:?}");
+    // The backend does not have it either.
+    let status = client.get(&exact(revision + 1000)).await.unwrap_err();
+    assert_eq!(status.code(), 504);
+    let message = format!("Too large resource version: {}, current: ", revision + 1000);
+    assert!(status.to_string().contains(&message), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stored_write_that_does_not_come_into_force_is_answered_after_some_seconds() {
+    let server = Ephemeral::start().await.unwrap();
+    let state = Arc::clone(server.running.state());
+    let find = |group: &str, plural: &str| {
+        state.apis.catalog.find(&group.into(), &"v1".into(), &plural.into()).unwrap()
+    };
+    let waits = async |group: &str, plural: &str| {
+        let kind = find(group, plural);
+        let waiting = state.in_force(&kind, state.storage.store.revision() + 1_000_000);
+        let waited = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+        assert!(waited.is_ok(), "{plural}");
+    };
+    tokio::join!(
+        waits(authz::rbac::GROUP, "clusterroles"),
+        waits("apiextensions.k8s.io", "customresourcedefinitions"),
+        waits("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    );
 }

@@ -148,10 +148,9 @@ async fn start(store: &Store, options: &ListOptions, scope: &str) -> Result<Star
         "NotOlderThan" => false,
         _ => options.limit > 0,
     };
-    if !consistent_reads::reaches(store, wanted).await {
-        let refusal = too_large(wanted, store.revision());
-        // kube-apiserver passes an exact read to etcd, whose error suggests no retry.
-        return Err(if exact { refusal.without_retry() } else { refusal });
+    // The backend is asked for an exact revision that memory does not reach.
+    if !consistent_reads::reaches(store, wanted).await && !exact {
+        return Err(too_large(wanted, store.revision()));
     }
     Ok(if exact { Start { at: ListAt::Exact(wanted), ..latest } } else { latest })
 }
@@ -183,7 +182,15 @@ fn read_status(error: &ReadError, from: &Start, scope: &str, store: &Store) -> S
         ReadError::Compacted { .. } => {
             Status::expired("The resourceVersion for the provided list is too old.")
         }
-        ReadError::Future { current } => too_large(store.revision().max(*current), *current),
+        ReadError::Future { current } => {
+            let wanted = match from.at {
+                ListAt::Exact(revision) => revision,
+                ListAt::Latest => store.revision().max(*current),
+            };
+            // kube-apiserver passes an exact read to etcd, whose error suggests no retry.
+            let refusal = too_large(wanted, *current);
+            if from.continued { refusal } else { refusal.without_retry() }
+        }
         ReadError::Unavailable(why) => {
             tracing::error!(%error, "cannot read a list from the store. Check the storage backend");
             // kube-apiserver passes on the message of etcd.

@@ -17,7 +17,8 @@ use crate::record::Change;
 
 use super::directory;
 use super::disk::Medium;
-use super::log::{Changes, Fault, INCOMPLETE, Log};
+use super::fault::Fault;
+use super::log::{Changes, INCOMPLETE, Log};
 use super::row;
 use super::stopped::ExpiringRecord;
 

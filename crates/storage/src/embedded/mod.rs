@@ -11,6 +11,7 @@
 
 mod directory;
 mod disk;
+mod fault;
 mod import;
 mod location;
 mod log;

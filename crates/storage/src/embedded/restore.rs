@@ -105,7 +105,7 @@ fn build(
     summary: &SnapshotSummary,
     revision: u64,
 ) -> Result<(), RestoreError> {
-    let fault = |fault: super::log::Fault| RestoreError::Write(fault.message);
+    let fault = |fault: super::fault::Fault| RestoreError::Write(fault.message);
     let log = Log::begin(medium, summary.header.store_format, revision).map_err(fault)?;
     let mut reader = SnapshotReader::open(snapshot)?;
     let (mut changes, mut bytes) = (Changes::default(), 0);

@@ -1,7 +1,9 @@
 //! Several stores on one service that decides compare-and-swap itself and delivers changes through a separate stream, as with etcd.
 
+use std::time::Duration;
+
 use storage::shared_memory::{SharedFailure, SharedMemory, StoreStream};
-use storage::{CommitError, Expect, Store, StoreOptions, WatchFrom};
+use storage::{CommitError, Expect, ReadError, Store, StoreOptions, WatchFrom};
 
 use crate::fixture::{conflict, create, delete, describe, key, now, put, update};
 
@@ -80,6 +82,19 @@ async fn a_paused_store_is_stale_until_it_is_resumed() {
     stream.resume();
     assert_eq!(fresh.await.unwrap(), Ok(revision));
     assert!(two.get(&key("a")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fresh_read_of_a_store_that_stays_behind_fails_after_some_seconds() {
+    let service = SharedMemory::new();
+    let ((one, _), (two, stream)) = (open(&service).await, open(&service).await);
+    stream.pause();
+    let revision = create(&one, "a", "1").await;
+    let behind = tokio::time::timeout(Duration::from_secs(10), two.fresh()).await.unwrap();
+    let Err(ReadError::Unavailable(why)) = behind else { panic!("{behind:?}") };
+    assert!(why.contains(&format!("has not reached revision {revision}")), "{why}");
+    stream.resume();
+    assert_eq!(two.fresh().await, Ok(revision));
 }
 
 #[tokio::test]
