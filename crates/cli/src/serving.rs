@@ -75,11 +75,8 @@ fn directive_error(directive: &str) -> Option<String> {
     if directive.trim().is_empty() {
         return Some("empty value in strict-transport-security-directives".to_owned());
     }
-    let is_valid = match directive.split('=').collect::<Vec<_>>()[..] {
-        ["includeSubDomains" | "preload"] => true,
-        ["max-age", _] => true,
-        _ => false,
-    };
+    let parts: Vec<&str> = directive.split('=').collect();
+    let is_valid = matches!(parts[..], ["includeSubDomains" | "preload"] | ["max-age", _]);
     (!is_valid).then(|| "--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information".to_owned())
 }
 

@@ -62,9 +62,10 @@ pub fn server_config(
                 format!("the certificate does not match the private key of --tls-private-key-file: {e}"),
             )
         })?;
-    config.alpn_protocols = match options.http1_only {
-        true => vec![b"http/1.1".to_vec()],
-        false => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+    config.alpn_protocols = if options.http1_only {
+        vec![b"http/1.1".to_vec()]
+    } else {
+        vec![b"h2".to_vec(), b"http/1.1".to_vec()]
     };
     Ok(config)
 }

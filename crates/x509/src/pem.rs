@@ -40,7 +40,7 @@ pub fn encode(label: &str, bytes: &[u8]) -> String {
         pem.push('\n');
         rest = more;
     }
-    pem.push_str(&format!("-----END {label}-----\n"));
+    pem.extend(["-----END ", label, "-----\n"]);
     pem
 }
 

@@ -202,7 +202,7 @@ fn read(text: &str, spend: impl Fn(u64) -> Result<(), PatternError>) -> Result<P
         Some(_) => None,
         None => {
             let ast = parse_ast(&translated).ok_or_else(|| unparsed(text, &translated))?;
-            Some(chars::CharPattern::read(&translated, &ast, &spend)?.ok_or_else(|| too_large(text))?)
+            Some(chars::CharPattern::read(&translated, &ast, spend)?.ok_or_else(|| too_large(text))?)
         }
     };
     let states = states.or(chars.as_ref().map(chars::CharPattern::instructions)).unwrap_or(u64::MAX);

@@ -101,7 +101,7 @@ fn check_unsupported(given: &[&'static str]) -> Result<()> {
     for flag in UNSUPPORTED_FLAGS.iter().filter(|flag| given.contains(&flag.name)) {
         match flag.support {
             FlagSupport::Ignored(reason) => {
-                tracing::warn!(flag = %format_args!("--{}", flag.name), reason, "the flag has no effect")
+                tracing::warn!(flag = %format_args!("--{}", flag.name), reason, "the flag has no effect");
             }
             FlagSupport::Rejected(reason) => rejected.push(format!("--{} ({reason})", flag.name)),
         }

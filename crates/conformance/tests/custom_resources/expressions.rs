@@ -25,7 +25,7 @@ const RESERVED: [&str; 17] = [
     "while",
 ];
 
-fn thing(kind: &str, name: &str, spec: Value) -> Value {
+fn thing(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "rules.example.com/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
@@ -55,7 +55,7 @@ async fn rules_read_fields_named_like_reserved_words() {
     for word in RESERVED {
         let object = |value: &str| {
             let outer = format!("a{word}");
-            thing("Word", &format!("{word}-{value}"), json!({outer: {word: {word: value}}}))
+            thing("Word", &format!("{word}-{value}"), &json!({outer: {word: {word: value}}}))
         };
         accepts(client.post(path, &object("good")).await).unwrap();
         let refused = rejects(client.post(path, &object("bad")).await, 422, "Invalid").unwrap();
@@ -82,10 +82,10 @@ async fn patterns_with_large_repetitions_of_unicode_classes_are_enforced() {
     let path = "/apis/rules.example.com/v1/namespaces/default/texts";
     for (i, (pattern, good, bad)) in patterns.iter().enumerate() {
         let field = format!("f{i}");
-        accepts(client.post(path, &thing("Text", &format!("good{i}"), json!({field.as_str(): good}))).await)
+        accepts(client.post(path, &thing("Text", &format!("good{i}"), &json!({field.as_str(): good}))).await)
             .unwrap();
         let refused =
-            client.post(path, &thing("Text", &format!("bad{i}"), json!({field.as_str(): bad}))).await;
+            client.post(path, &thing("Text", &format!("bad{i}"), &json!({field.as_str(): bad}))).await;
         let refused = rejects(refused, 422, "Invalid").unwrap();
         let expected = format!("should match '{pattern}'");
         assert!(refused["message"].as_str().unwrap().contains(&expected), "{refused}");

@@ -1,5 +1,5 @@
 //! Custom resources: conversion webhooks, mutation, rules, managedFields, limits, and many CRDs at once.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod bounds;
 mod changing;

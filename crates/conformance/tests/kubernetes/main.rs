@@ -2,7 +2,7 @@
 //! beside this server.
 //!
 //! The tests with real programs need `PORTCULLIS_KUBERNETES`, a directory with kube-apiserver and kube-controller-manager 1.37.
-#![expect(clippy::panic, clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod kube_apiserver;
 mod kube_controller_manager;

@@ -95,7 +95,7 @@ async fn hold_bodies(client: &Client, identities: &[Identity]) -> JoinSet<()> {
             "POST {MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {LARGE}\r\n"
         );
         if let Some(token) = &identity.token {
-            head += &format!("authorization: Bearer {token}\r\n");
+            head.extend(["authorization: Bearer ", token, "\r\n"]);
         }
         stream.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
         held.spawn(async move {

@@ -434,19 +434,19 @@ fn custom_kinds_with_unknown_fields_are_plain_objects_in_version_2() {
         let names: Vec<String> = thing.as_map().unwrap().iter().map(|(name, _)| name.to_string()).collect();
         names.join(" ")
     };
-    const PRESERVING: &str =
+    let preserving =
         r#","schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}"#;
-    const TYPED: &str = r#","schema":{"openAPIV3Schema":{"type":"object"}}"#;
+    let typed_schema = r#","schema":{"openAPIV3Schema":{"type":"object"}}"#;
     let plain = "type x-kubernetes-group-version-kind";
     let typed = "properties type x-kubernetes-group-version-kind";
     for (preserve, text, v2, v3) in [
         (false, "", plain, plain),
         (true, "", plain, plain),
-        (true, TYPED, plain, typed),
-        (false, TYPED, typed, typed),
+        (true, typed_schema, plain, typed),
+        (false, typed_schema, typed, typed),
         (
             false,
-            PRESERVING,
+            preserving,
             plain,
             "properties type x-kubernetes-group-version-kind x-kubernetes-preserve-unknown-fields",
         ),

@@ -110,6 +110,7 @@ impl CharPattern {
 
 /// The flags that change the meaning of a single character, class or assertion.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of a regular expression")]
 struct LeafFlags {
     case_insensitive: bool,
     multi_line: bool,
@@ -331,9 +332,10 @@ fn position(code: &[Instruction]) -> u32 {
 fn aim(code: &mut [Instruction], sources: &[usize]) {
     let end = position(code);
     for source in sources {
-        match code.get_mut(*source) {
-            Some(Instruction::Split { other: target, .. } | Instruction::Jump(target)) => *target = end,
-            _ => {}
+        if let Some(Instruction::Split { other: target, .. } | Instruction::Jump(target)) =
+            code.get_mut(*source)
+        {
+            *target = end;
         }
     }
 }
