@@ -94,6 +94,11 @@ pub trait ClusterView: Send + Sync {
 
     fn rest_mapping(&self, kind: &GroupVersionKind) -> Option<RestMapping>;
 
+    /// Whether this version of a built-in kind is served. A CRD that has the same names does not count.
+    fn serves_built_in(&self, kind: &GroupVersionKind) -> bool {
+        self.rest_mapping(kind).is_some()
+    }
+
     /// Finds the resource of a policy's `paramKind`. Fails if a stored CRD is unreadable, because the lookup
     /// could then find the resource of another CRD.
     fn param_rest_mapping(&self, kind: &GroupVersionKind) -> Result<Option<RestMapping>, Status> {

@@ -14,6 +14,22 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// The crates of the workspace that log, by the names of their modules.
+const LOGGING_CRATES: [&str; 12] = [
+    "audit",
+    "authz_config",
+    "catalog",
+    "controllers",
+    "etcd",
+    "grpc",
+    "outbound",
+    "portcullis",
+    "runtime",
+    "server",
+    "storage",
+    "transport",
+];
+
 /// Installs the logger of the process. `verbosity` is kube-apiserver's `-v`: 0 to 2 is level info, 3 to 5 debug, more trace.
 pub(crate) fn start(format: LogFormat, verbosity: u8) -> Result<()> {
     let level = match verbosity {
@@ -25,9 +41,7 @@ pub(crate) fn start(format: LogFormat, verbosity: u8) -> Result<()> {
     let filter = EnvFilter::new(if level == "trace" {
         "trace".to_owned()
     } else {
-        format!(
-            "warn,server={level},portcullis={level},storage={level},controllers={level},etcd={level},grpc={level}"
-        )
+        LOGGING_CRATES.iter().fold("warn".to_owned(), |filter, name| format!("{filter},{name}={level}"))
     });
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
@@ -84,6 +98,24 @@ mod tests {
         let mut out = Vec::new();
         EscapeControls(&mut out).write_all(event.as_bytes()).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_crate_of_the_server_that_logs_is_listed() {
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut found: Vec<String> = std::fs::read_dir(crates)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .filter(|entry| {
+                let manifest = std::fs::read_to_string(entry.path().join("Cargo.toml")).unwrap_or_default();
+                manifest.lines().any(|line| line.starts_with("tracing.") || line.starts_with("tracing "))
+            })
+            .map(|entry| entry.file_name().into_string().unwrap().replace('-', "_"))
+            .filter(|name| name != "webhook_auth")
+            .map(|name| if name == "cli" { "portcullis".to_owned() } else { name })
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, LOGGING_CRATES);
     }
 
     #[test]

@@ -119,6 +119,9 @@ impl Server {
     pub async fn kube_apiserver(etcd: &EtcdProcess, flags: &[&str]) -> Result<Option<Self>> {
         let Some(program) = kubernetes_program("kube-apiserver")? else { return Ok(None) };
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
+        let (private, public) = signing_keys()?;
+        write_private(&own.path().join("sa.key"), &private)?;
+        write_private(&own.path().join("sa.pub"), &public)?;
         let mut command = Command::new(program);
         command.arg(format!("--etcd-servers={}", etcd.url));
         Self::start(command, Folder::Own(own), flags).await.map(Some)
@@ -129,12 +132,13 @@ impl Server {
         let path = folder.path().to_owned();
         let tokens = path.join("tokens.csv");
         write_private(&tokens, TOKENS)?;
-        let (signing, verifying) = (path.join("sa.key"), path.join("sa.pub"));
+        let signing = path.join("sa.key");
         if !signing.exists() {
-            let (private, public) = signing_keys()?;
-            write_private(&signing, &private)?;
-            write_private(&verifying, &public)?;
+            write_private(&signing, &signing_key()?)?;
         }
+        // kube-apiserver does not read the public key from such a private key.
+        let verifying =
+            Some(path.join("sa.pub")).filter(|file| file.exists()).unwrap_or_else(|| signing.clone());
         let (port, port_guard) = free_port()?;
         command
             .args(["--bind-address=127.0.0.1", "--allow-privileged=true"])

@@ -179,18 +179,18 @@ async fn the_kubernetes_service_has_the_address_of_the_server() {
         let port: u16 = server.url.rsplit(':').next().unwrap().parse().unwrap();
         let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
         let subsets = json!([{"addresses": [{"ip": address}], "ports": ports}]);
+        let ready = json!([{"addresses": [address], "conditions": {"ready": true}}]);
         // They are written once the server is ready.
         let slice = eventually(SOON, async || {
             let found = accepts(client.get(endpoints).await)?;
             let slice = accepts(client.get(slice).await)?;
-            if found["subsets"] == subsets && slice["addressType"] == family {
+            if found["subsets"] == subsets && slice["addressType"] == family && slice["endpoints"] == ready {
                 Ok(slice)
             } else {
                 Err(Problem::new(format!("{found} {slice}")))
             }
         });
         let slice = slice.await.unwrap();
-        assert_eq!(slice["endpoints"], json!([{"addresses": [address], "conditions": {"ready": true}}]));
         assert_eq!(slice["ports"], ports);
         server.terminate().unwrap();
         assert_eq!(server.wait(SOON).await.unwrap().code(), Some(0), "{}", server.log());

@@ -253,6 +253,11 @@ impl ClusterView for State {
         self.apis.catalog.find_kind(&kind.group, &kind.version, &kind.kind).map(|kind| rest_mapping(&kind))
     }
 
+    fn serves_built_in(&self, kind: &GroupVersionKind) -> bool {
+        let found = self.apis.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
+        found.is_some_and(|found| found.as_custom().is_none())
+    }
+
     fn param_rest_mapping(&self, kind: &GroupVersionKind) -> Result<Option<RestMapping>, Status> {
         let found = self.apis.catalog.find_kind(&kind.group, &kind.version, &kind.kind);
         if found.as_ref().is_none_or(|found| found.as_custom().is_some()) {

@@ -170,7 +170,7 @@ async fn writes_to_subresources_of_missing_objects_create_no_object() {
 const CONNECTED: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 /// Subresources that accept writes, over all served versions, with `gauges` of the test.
-const TRIED: usize = 47;
+const TRIED: usize = 52;
 
 #[tokio::test]
 async fn a_status_write_cannot_take_the_address_of_the_kubernetes_service() {

@@ -226,7 +226,7 @@ impl<'a> PolicyMutator<'a> {
     fn check_conversion(&self, matched: &api::GroupVersionKind) -> Result<(), MutationError> {
         let RequestContext { attributes, cluster, .. } = self.context;
         let is_converted = attributes.kind != *matched
-            && cluster.rest_mapping(matched).is_some()
+            && cluster.serves_built_in(matched)
             && !cluster.is_custom(&attributes.resource, &attributes.version);
         if is_converted {
             return Err(MutationError::Policy(patch::unknown_conversion(matched, &attributes.kind)));
