@@ -12,7 +12,7 @@
 //! use requests::request_info::{Query, RequestInfo};
 //!
 //! # fn main() -> Result<(), String> {
-//! let policy = Policy::parse(b"{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}")?;
+//! let policy = Policy::parse(b"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]")?;
 //! let info = RequestInfo::parse(&http::Method::GET, "/api/v1/nodes", &Query::parse(""));
 //! assert_eq!(policy.evaluate(None, &info).level, Level::Metadata);
 //! # Ok(())

@@ -13,7 +13,7 @@
 //!
 //! let catalog = Catalog::new(Served::default());
 //! let pods = catalog.find(&"".into(), &"v1".into(), &"pods".into()).expect("pods are served");
-//! assert_eq!(pods.prefix, "/registry/pods/");
+//! assert!(pods.namespaced);
 //! ```
 
 mod custom;
