@@ -110,7 +110,7 @@ impl Server {
             shell.arg("-c").arg(format!("{first}\nexec \"$0\" \"$@\"")).arg(binary()?);
             shell
         };
-        command.args(["serve", "--enable-controllers"]);
+        command.args(["serve", "--enable-controllers"]).args(default_root_ca(flags));
         command.args(default_store(flags, &folder.path().join("data")));
         Self::start(command, folder, flags).await
     }
@@ -143,7 +143,6 @@ impl Server {
         command
             .args(["--bind-address=127.0.0.1", "--allow-privileged=true"])
             .args(default_authorization(flags))
-            .args(default_root_ca(flags))
             .arg("--service-cluster-ip-range=10.0.0.0/24")
             .arg(format!("--secure-port={port}"))
             .arg(format!("--cert-dir={}", path.join("certs").display()))
