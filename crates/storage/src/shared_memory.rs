@@ -53,7 +53,7 @@ pub enum SharedFailure {
     TimedOut,
 }
 
-/// Where a commit stops until a test releases it.
+/// The point at which the shared store holds a commit back until the test releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldPoint {
     /// Before the service decides, like a request that is slow to arrive.
