@@ -80,6 +80,7 @@ fn admit(stage: &ValidatingPolicies, pod: &Value, cluster: &FakeCluster) -> bool
         dry_run: true,
         now: 0,
         deadline: None,
+        budget: value::Budget::UNLIMITED,
         snapshot: AdmissionSnapshot::default(),
     };
     let seen = VersionedObject::new(Some(pod));

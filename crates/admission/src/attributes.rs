@@ -6,7 +6,7 @@ use std::time::Instant;
 use api::attestation;
 use api::{GroupResource, GroupVersionKind, Status, StatusCause, StatusDetails};
 use authn::User;
-use value::{Str, Value};
+use value::{Budget, Str, Value, steps};
 
 use crate::{AdmissionSnapshot, ClusterView};
 
@@ -63,11 +63,19 @@ pub struct AdmissionAttributes<'a> {
     pub now: i64,
     /// The time by which the request must be answered; `None` without a timeout.
     pub deadline: Option<Instant>,
+    /// The steps that the request may still take. Every synchronous plugin runs within it.
+    pub budget: Budget,
     /// The policies and webhooks that decide this request.
     pub snapshot: AdmissionSnapshot,
 }
 
 impl AdmissionAttributes<'_> {
+    /// Runs synchronous work of a plugin, and takes its accesses to trees from the request's budget. The error is the answer to the
+    /// request whose budget has ended.
+    pub fn within_budget(&self, work: impl FnOnce() -> Result<(), Status>) -> Result<(), Status> {
+        steps::within(&self.budget, work).unwrap_or_else(|ended| Err(Status::of_ended_budget(ended)))
+    }
+
     /// 403 for the object named in the request.
     pub fn forbidden(&self, why: impl std::fmt::Display) -> Status {
         Status::forbidden(&self.resource, &self.name, why)

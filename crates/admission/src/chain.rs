@@ -118,7 +118,7 @@ const PLUGINS: &[PluginDeclaration] = &[
         metrics: settings.pod_security_metrics.clone(),
     }),
     plugin!(PodNodeSelector, OFF, |settings| PodNodeSelector { selectors: settings.node_selectors.clone() }),
-    plugin!(Priority, ON),
+    plugin!(Priority, ON, |settings| Priority { features: settings.features }),
     plugin!(DefaultTolerationSeconds, ON, |settings| DefaultTolerationSeconds {
         not_ready: settings.not_ready_toleration_seconds,
         unreachable: settings.unreachable_toleration_seconds,
@@ -131,7 +131,7 @@ const PLUGINS: &[PluginDeclaration] = &[
     plugin!(ExtendedResourceToleration, OFF),
     plugin!(DefaultStorageClass, ON),
     plugin!(StorageObjectInUseProtection, ON),
-    plugin!(PodGroupProtection, ON),
+    plugin!(PodGroupProtection, ON, |settings| PodGroupProtection { features: settings.features }),
     waiting!(OwnerReferencesPermissionEnforcement, OFF),
     plugin!(PersistentVolumeClaimResize, ON),
     plugin!(RuntimeClass, ON),
@@ -326,9 +326,11 @@ impl PluginChain {
             for plugin in &self.plugins {
                 let outcome = match (&plugin.link, object.as_deref_mut()) {
                     (ChainPlugin::Plugin(plugin), Some(object)) => {
-                        plugin.mutate(attributes, object, cluster, notes)
+                        attributes.within_budget(|| plugin.mutate(attributes, object, cluster, notes))
                     }
-                    (ChainPlugin::Plugin(plugin), None) => plugin.admit_deletion(attributes),
+                    (ChainPlugin::Plugin(plugin), None) => {
+                        attributes.within_budget(|| plugin.admit_deletion(attributes))
+                    }
                     (ChainPlugin::Async(stage), object) => {
                         let mut request =
                             MutatingRequest { attributes, cluster, notes, reinvocation: &mut reinvocation };
@@ -370,7 +372,13 @@ impl PluginChain {
         let mut clock = self.metrics.now();
         for plugin in &self.plugins {
             let outcome = match &plugin.link {
-                ChainPlugin::Plugin(plugin) => plugin.validate(attributes, object, cluster, notes),
+                ChainPlugin::Plugin(plugin) => {
+                    let bytes = plugin.stored_bytes_to_validate(attributes, object, cluster);
+                    if bytes > 0 {
+                        cluster.prepare_for(bytes).await;
+                    }
+                    attributes.within_budget(|| plugin.validate(attributes, object, cluster, notes))
+                }
                 ChainPlugin::Async(stage) => stage.validate(attributes, &seen, cluster, notes).await,
             };
             self.record_plugin(plugin, AdmissionPhase::Validating, attributes, &outcome, &mut clock);

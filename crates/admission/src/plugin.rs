@@ -4,11 +4,12 @@ use api::Status;
 use value::Value;
 
 use crate::{
-    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, BoxFuture, ClusterView, Reinvocation,
+    AdmissionAttributes, AdmissionFuture, AdmissionNotes, AdmissionSnapshot, ClusterView, Reinvocation,
     VersionedObject,
 };
 
-/// A built-in plugin that decides synchronously, from memory.
+/// A built-in plugin that decides synchronously, from memory. It runs within the budget of the request
+/// ([`AdmissionAttributes::budget`]), which may interrupt it at any access to a tree.
 pub trait Plugin: Send + Sync {
     /// May change or reject `object`, which is in the storage version. Not called for deletes.
     fn mutate(
@@ -28,6 +29,18 @@ pub trait Plugin: Send + Sync {
         Ok(())
     }
 
+    /// The stored bytes that `validate` may decode besides single objects. If they are many, the request continues on the threads for
+    /// large requests.
+    fn stored_bytes_to_validate(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: Option<&Value>,
+        cluster: &dyn ClusterView,
+    ) -> usize {
+        let _ = (attributes, object, cluster);
+        0
+    }
+
     /// May reject. `object` is `None` for a delete.
     fn validate(
         &self,
@@ -41,7 +54,6 @@ pub trait Plugin: Send + Sync {
     }
 }
 
-/// A request in the mutating phase.
 pub struct MutatingRequest<'a, 'r> {
     pub attributes: &'a AdmissionAttributes<'r>,
     pub cluster: &'a dyn ClusterView,
@@ -61,7 +73,7 @@ pub trait AsyncPlugin: Send + Sync {
         &'a self,
         request: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         let _ = (request, object);
         Box::pin(std::future::ready(Ok(())))
     }
@@ -73,7 +85,7 @@ pub trait AsyncPlugin: Send + Sync {
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         notes: &'a mut AdmissionNotes,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         let _ = (attributes, object, cluster, notes);
         Box::pin(std::future::ready(Ok(())))
     }

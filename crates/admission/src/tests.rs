@@ -55,6 +55,7 @@ fn decide(
         dry_run: false,
         now: 0,
         deadline: None,
+        budget: value::Budget::UNLIMITED,
         snapshot: AdmissionSnapshot::default(),
     };
     let chain = only("NamespaceLifecycle");
@@ -137,6 +138,7 @@ fn deleting_a_system_namespace_is_denied_before_other_plugins_run() {
         dry_run: false,
         now: 0,
         deadline: None,
+        budget: value::Budget::UNLIMITED,
         snapshot: crate::AdmissionSnapshot::default(),
     };
     let outcome =

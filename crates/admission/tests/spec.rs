@@ -188,6 +188,7 @@ impl World {
             dry_run: false,
             now: 0,
             deadline: None,
+            budget: value::Budget::UNLIMITED,
             snapshot: AdmissionSnapshot::default(),
         };
         let chain = self.chain();

@@ -1,6 +1,6 @@
 //! [`Status`]: every error that a client sees, with Kubernetes' code, reason, message and details.
 
-use value::{Map, Str, Value};
+use value::{BudgetEnded, Map, Str, Value};
 
 use crate::field::{FieldError, aggregate, quote};
 use crate::{GroupKind, GroupResource};
@@ -8,7 +8,6 @@ use crate::{GroupKind, GroupResource};
 /// The machine-readable reason of a `Status`, with its HTTP code below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum StatusReason {
-    /// No reason is given.
     #[default]
     Unknown,
     /// HTTP 401: authentication failed.
@@ -81,7 +80,6 @@ impl StatusReason {
     }
 }
 
-/// One of the causes of an error.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusCause {
     /// Machine-readable cause, such as `FieldValueInvalid`.
@@ -405,6 +403,18 @@ impl Status {
     pub fn timeout(message: impl std::fmt::Display, retry_after_seconds: u32) -> Self {
         Self::failure(504, StatusReason::Timeout, format!("Timeout: {message}"))
             .with_details(StatusDetails { retry_after_seconds, ..StatusDetails::default() })
+    }
+
+    /// The answer to a request whose budget ended its work: a timeout if the client no longer waits, otherwise 413.
+    pub fn of_ended_budget(ended: BudgetEnded) -> Self {
+        match ended {
+            BudgetEnded::Cancelled => {
+                Self::timeout("request did not complete within the allotted timeout", 0)
+            }
+            BudgetEnded::Exhausted => {
+                Self::too_large("the request takes too many steps; use a smaller object or patch")
+            }
+        }
     }
 
     /// Encodes the `Status` object.

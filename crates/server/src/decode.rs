@@ -6,7 +6,7 @@ mod posted;
 use std::sync::Arc;
 
 use api::field::quote;
-use api::{GroupVersion, GroupVersionKind, Status, meta};
+use api::{GroupVersion, GroupVersionKind, Status, groups, meta};
 use bytes::Bytes;
 use catalog::{CustomResourceVersion, Sent, ServedResource, Subresource, Working};
 use crd::CompiledVersion;
@@ -30,7 +30,6 @@ pub enum Draft {
 
 #[derive(Clone, Debug)]
 pub struct DraftObject {
-    /// The object, with defaults.
     pub object: Working,
     /// Fields that were sent as empty lists and that the kind writes even when they are empty: unlike omitted fields, the client owns them.
     pub(crate) empty: Vec<Vec<Str>>,
@@ -44,11 +43,15 @@ impl From<Working> for DraftObject {
 
 impl Draft {
     /// Wraps a `Scale` for the `scale` subresource; otherwise converts to the working shape, with defaults.
-    fn through(kind: &ServedResource, subresource: Subresource, object: Value) -> Result<Self, Status> {
-        let sent = Sent::new(object);
+    fn of_subresource(
+        kind: &ServedResource,
+        subresource: Subresource,
+        object: Value,
+    ) -> Result<Self, Status> {
+        let sent = Sent::decoded(object);
         match subresource {
             Subresource::Scale => Ok(Draft::Scale(sent)),
-            _ => Ok(Draft::Object(kind.to_working(sent)?.into())),
+            _ => Ok(Draft::Object(kind.shapes().to_working(sent)?.into())),
         }
     }
 
@@ -116,8 +119,8 @@ const LEGACY: &[(&str, &str)] = &[
     ("extensions", "v1beta1"),
     ("networking.k8s.io", "v1beta1"),
     ("policy", "v1beta1"),
-    ("rbac.authorization.k8s.io", "v1alpha1"),
-    ("rbac.authorization.k8s.io", "v1beta1"),
+    (groups::RBAC, "v1alpha1"),
+    (groups::RBAC, "v1beta1"),
     ("storage.k8s.io", "v1beta1"),
 ];
 
@@ -182,7 +185,8 @@ pub async fn object(
             &format!("Object 'Kind' is missing in '{body}'"),
         ));
     }
-    from_tree(call, kind, tree, validation)
+    let effort = call.effort.clone();
+    effort.run(|| from_tree(call, kind, tree, validation))?
 }
 
 /// Error text for an object whose `apiVersion` or `kind` cannot be parsed; `None` if both can.
@@ -245,8 +249,8 @@ fn from_custom_tree(
             kind.gvk.group_version()
         )));
     }
-    let object = kind.to_working(Sent::new(object))?;
-    call.record().request_object(&object);
+    let object = kind.shapes().to_working(Sent::decoded(object))?;
+    call.audit_record().request_object(&object);
     Ok(object.into())
 }
 
@@ -258,7 +262,7 @@ fn decode_fields(
     validation: FieldValidation,
 ) -> Result<(), String> {
     let duplicates = schema::decode::decoded_duplicates(schema, std::mem::take(&mut tree.duplicates));
-    let outcome = schema::decode::normalise(&mut tree.value, schema);
+    let outcome = schema::decode::normalize(&mut tree.value, schema);
     if let Some(error) = outcome.type_error(&tree.json) {
         return Err(error);
     }
@@ -317,13 +321,13 @@ pub fn from_tree(
     let mut object = tree.value;
     object.set_at(&["apiVersion"], kind.gvk.api_version());
     object.set_at(&["kind"], kind.gvk.kind.clone());
-    let object = kind.to_working(Sent::new(object))?;
-    if call.record().wants_request() {
-        let mut sent = kind.to_sent(object.clone());
-        kind.fill_sent(&mut sent);
-        call.record().request_object(&sent);
+    let object = kind.shapes().to_working(Sent::decoded(object))?;
+    if call.audit_record().wants_request() {
+        let mut sent = kind.shapes().to_sent(object.clone());
+        kind.shapes().fill_sent(&mut sent);
+        call.audit_record().request_object(&sent);
     } else {
-        call.record().request_object(&object);
+        call.audit_record().request_object(&object);
     }
     Ok(DraftObject { object, empty })
 }

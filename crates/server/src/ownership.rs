@@ -9,11 +9,13 @@ use std::sync::LazyLock;
 use api::{GroupVersion, GroupVersionKind, Status, meta};
 use catalog::{Sent, ServedResource, Subresource, Working};
 use crd::CrdConversion;
+use heavy_lane::Effort;
 use kinds::strategy;
 use schema::Schema;
 use schema::apply::{self, ApplyError, FieldManagement, Managers, Reset, ServedVersions, Unconverted};
 use value::{Str, Value};
 
+use crate::call::Call;
 use crate::state::State;
 
 /// How a write changes field ownership.
@@ -82,8 +84,12 @@ async fn with_versions<T>(
         let version = GroupVersion::parse(&api_version).map_err(Status::internal)?;
         let mut sent = object.clone();
         remove_managed_fields(&mut sent);
+        let sent = kind
+            .shapes()
+            .in_named_version(sent)
+            .ok_or_else(|| Status::internal("a conversion webhook was requested for a built-in resource"))?;
         let converted = state.converter(kind).convert_to(sent, &version).await?;
-        conversions.results.push((object, api_version, converted));
+        conversions.results.push((object, api_version, converted.into_value()));
     }
     Err(Status::internal("the managed fields of the object name too many versions"))
 }
@@ -103,27 +109,30 @@ impl ServedVersions for OnlyVersion {
 
 /// A tracked update, besides the new object.
 #[derive(Clone, Copy, Debug)]
-pub struct Written<'a> {
+pub struct TrackedUpdate<'a> {
     /// The stored object; `None` for a create.
     pub old: Option<&'a Working>,
     /// Fields that the client sent as empty lists. Decoding drops them from the object, but the client owns them.
     pub empty: &'a [Vec<Str>],
     pub manager: &'a str,
+    pub effort: &'a Effort,
 }
 
-/// Records in the managed fields of `object` which fields `manager` changed compared with `old`.
+/// Records in the managed fields of `object` which fields `manager` changed compared with `old`. Fails only if the
+/// budget of the request ends.
 pub async fn track(
     state: &State,
     kind: &ServedResource,
     subresource: Subresource,
-    Written { old, empty, manager }: Written<'_>,
+    TrackedUpdate { old, empty, manager, effort }: TrackedUpdate<'_>,
     object: &mut Working,
     now: i64,
-) {
+) -> Result<(), Status> {
     let api_version = kind.gvk.api_version();
-    let mut new = kind.to_sent_as_it_is(object.clone());
+    let shapes = kind.shapes();
+    let mut new = shapes.to_sent_unfilled(object.clone());
     strategy::show(kind.strategy(), &mut new);
-    kind.fill_sent(&mut new);
+    shapes.fill_sent(&mut new);
     for path in empty {
         let path: Vec<&str> = path.iter().map(Str::as_str).collect();
         let holder = path.split_last().and_then(|(_, holder)| new.at(holder));
@@ -133,8 +142,8 @@ pub async fn track(
     }
     let converted = match old {
         Some(_) if kind.is_stored_version() => None,
-        Some(old) => Some(kind.to_sent(old.clone())),
-        None => Some(kind.nothing()),
+        Some(old) => Some(shapes.to_sent(old.clone())),
+        None => Some(shapes.empty_sent()),
     };
     let live: &Value = match (&converted, old) {
         (Some(converted), _) => converted,
@@ -145,14 +154,17 @@ pub async fn track(
     // object stay as they are.
     let fits = |object: &Value| apply::check(object, kind.schema(), true).is_ok();
     if kind.as_custom().is_some() && !(fits(&new) && old.is_none_or(|_| fits(live))) {
-        return set(object, live.at(MANAGED_FIELDS).cloned());
+        set(object, live.at(MANAGED_FIELDS).cloned());
+        return Ok(());
     }
     let tracked = with_versions(state, kind, |versions| {
-        field_management(kind, subresource, &api_version, versions, now).track(live, &new, manager)
+        let field_management = field_management(kind, subresource, &api_version, versions, now);
+        effort.run(|| field_management.track(live, &new, manager))
     });
     // If a conversion webhook fails, the managed fields of the old object stay as they are.
-    let tracked = tracked.await.unwrap_or_else(|_| live.at(MANAGED_FIELDS).cloned());
+    let tracked = tracked.await.unwrap_or_else(|_| Ok(live.at(MANAGED_FIELDS).cloned()))?;
     set(object, tracked);
+    Ok(())
 }
 
 fn field_management<'a>(
@@ -235,7 +247,7 @@ pub fn track_scale(kind: &ServedResource, shown: &Sent, object: &mut Sent, manag
 
 /// The scale of a workload, with the managed fields that concern its replicas.
 pub fn scale_of(kind: &ServedResource, old: &Working) -> Result<Sent, Status> {
-    let mut scale = kind.to_change(Subresource::Scale, old)?;
+    let mut scale = kind.shapes().patch_base(Subresource::Scale, old)?;
     let managers = decoded(old)?;
     set(&mut scale, apply::to_scale(&managers, kind).encode());
     Ok(scale)
@@ -273,22 +285,23 @@ pub async fn merge_applied(
     subresource: Subresource,
     old: Option<&Working>,
     ApplyConfiguration { config, manager, force }: ApplyConfiguration<'_>,
-    now: i64,
+    call: &Call,
 ) -> Result<Value, Status> {
+    let now = call.now;
     let applied = if subresource == Subresource::Scale {
         let schema = kind.subresource_schema(subresource);
-        let mut empty = Sent::new(Value::map([("apiVersion", apply::SCALE_VERSION), ("kind", "Scale")]));
-        schema::decode::fill(&mut empty, schema);
+        let empty = kind.shapes().empty_scale();
         let mut live = match old {
             Some(old) => scale_of(kind, old)?,
             None => empty.clone(),
         };
         schema::decode::fill(&mut live, schema);
-        scale_field_management(kind, now).apply(&live, &empty, config, manager, force)
+        let field_management = scale_field_management(kind, now);
+        call.effort.run(|| field_management.apply(&live, &empty, config, manager, force))?
     } else {
         let api_version = kind.gvk.api_version();
-        let empty = kind.nothing();
-        let converted = old.map(|old| kind.to_sent(old.clone()));
+        let empty = kind.shapes().empty_sent();
+        let converted = old.map(|old| kind.shapes().to_sent(old.clone()));
         let live = converted.as_ref().unwrap_or(&empty);
         // An object written in another version or under a former schema may not match this one. A mismatch of the configuration is reported
         // first.
@@ -301,11 +314,11 @@ pub async fn merge_applied(
                 ))
             })?;
         }
-        with_versions(state, kind, |versions| {
-            field_management(kind, subresource, &api_version, versions, now)
-                .apply(live, &empty, config, manager, force)
-        })
-        .await?
+        let applied = with_versions(state, kind, |versions| {
+            let field_management = field_management(kind, subresource, &api_version, versions, now);
+            call.effort.run(|| field_management.apply(live, &empty, config, manager, force))
+        });
+        applied.await??
     };
     applied.map(|applied| applied.object).map_err(ApplyError::into_status)
 }
@@ -327,7 +340,6 @@ pub fn managed_fields(object: &Value) -> Option<Value> {
     object.at(MANAGED_FIELDS).cloned()
 }
 
-/// Removes the managed fields of an object.
 pub fn remove_managed_fields(object: &mut Value) {
     set(object, None);
 }

@@ -19,13 +19,13 @@ fn keys_are_sorted_and_white_space_is_dropped() {
 #[test]
 fn json_field_offsets_are_found() {
     let text = br#"{"z": [1, {"b,}": {"x": "\"]"}, "a": 1}], "m": {"k": 1, "k": 2}, "a": {}}"#;
-    let places = json::offsets(text, &["a", "m.k", "z[1].a", "z[1].b,}.x", "nowhere"]);
+    let offsets = json::offsets(text, &["a", "m.k", "z[1].a", "z[1].b,}.x", "nowhere"]);
     let text = std::str::from_utf8(text).unwrap();
-    assert_eq!(places[0], text.find(r#""a": {}"#).unwrap());
-    assert_eq!(places[1], text.find(r#""k": 2"#).unwrap(), "the one that repeats the key");
-    assert_eq!(places[2], text.find(r#""a": 1}"#).unwrap());
-    assert_eq!(places[3], text.find(r#""x""#).unwrap());
-    assert_eq!(places[4], usize::MAX);
+    assert_eq!(offsets[0], text.find(r#""a": {}"#).unwrap());
+    assert_eq!(offsets[1], text.find(r#""k": 2"#).unwrap(), "the one that repeats the key");
+    assert_eq!(offsets[2], text.find(r#""a": 1}"#).unwrap());
+    assert_eq!(offsets[3], text.find(r#""x""#).unwrap());
+    assert_eq!(offsets[4], usize::MAX);
 }
 
 #[test]

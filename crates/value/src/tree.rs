@@ -4,7 +4,7 @@ use crate::{Map, Str, steps};
 
 /// A decoded object or any part of one.
 ///
-/// `Clone` and `PartialEq` are implemented by hand so that [`steps`](crate::steps) can count them.
+/// `Clone` and `PartialEq` are implemented by hand so that [`steps`] counts them.
 #[derive(Debug, Default)]
 pub enum Value {
     /// The JSON value `null`.
@@ -138,6 +138,7 @@ impl Value {
 
     /// Approximate length as JSON in bytes. Counting stops at `limit`.
     pub fn size_up_to(&self, limit: usize) -> usize {
+        steps::count(1);
         match self {
             Value::String(text) => text.len().saturating_add(2),
             Value::List(items) => {
@@ -182,7 +183,6 @@ impl Value {
         }
     }
 
-    /// True for the value `null`.
     pub fn is_null(&self) -> bool {
         steps::count(1);
         matches!(self, Value::Null)
@@ -205,7 +205,6 @@ impl Value {
         Value::Map(entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
     }
 
-    /// Builds a list of these items.
     pub fn list<V: Into<Value>>(items: impl IntoIterator<Item = V>) -> Value {
         Value::List(items.into_iter().map(Into::into).collect())
     }

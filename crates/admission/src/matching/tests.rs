@@ -9,7 +9,7 @@ use super::{Exemption, MatchCriteria, MatchedResource, RequestContext};
 use crate::fake_cluster::FakeCluster;
 use crate::{AdmissionAttributes, AdmissionSnapshot, Operation, VersionedObject};
 
-/// A cluster with the namespace `team`, labelled `env: prod`.
+/// A cluster with the namespace `team`, labeled `env: prod`.
 fn fake_cluster() -> FakeCluster {
     let team = "{apiVersion: v1, kind: Namespace, metadata: {name: team, labels: {env: prod}}}";
     [yaml::read(team.as_bytes()).unwrap().value].into_iter().collect()
@@ -46,6 +46,7 @@ fn decide(criteria: &str, request: &str, object: &str, old: &str) -> Result<Opti
         dry_run: false,
         now: 0,
         deadline: None,
+        budget: value::Budget::UNLIMITED,
         snapshot: AdmissionSnapshot::default(),
     };
     let mut criteria = yaml::read(criteria.as_bytes()).unwrap().value;

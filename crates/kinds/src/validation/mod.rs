@@ -18,6 +18,7 @@ pub(crate) mod cluster;
 pub(crate) mod coordination;
 pub mod core;
 pub(crate) mod cron;
+mod declared;
 pub(crate) mod endpoint_slice;
 pub(crate) mod event;
 pub(crate) mod flowcontrol;
@@ -25,6 +26,7 @@ pub(crate) mod ingress;
 pub(crate) mod internal_json;
 pub(crate) mod job_status;
 pub(crate) mod label_match;
+pub(crate) mod lifecycle;
 pub(crate) mod network_policy;
 pub(crate) mod node;
 pub(crate) mod persistent_volume;
@@ -42,6 +44,7 @@ pub(crate) mod resource_declared;
 pub(crate) mod resource_pool_status;
 pub(crate) mod resource_slice;
 pub mod reviews;
+pub(crate) mod scheduling;
 pub(crate) mod service;
 pub(crate) mod service_cidr;
 pub(crate) mod stateful_set;
@@ -52,8 +55,9 @@ pub(crate) mod template;
 pub(crate) mod unified_diff;
 
 use api::FieldErrors;
+use api::features::Features;
 use api::validation::fields::{At, Read, Report};
-use value::Value;
+use value::{Budget, BudgetEnded, Value, steps};
 
 /// Input of validation besides the object.
 #[derive(Clone, Debug, Default)]
@@ -66,12 +70,14 @@ pub struct ValidationContext {
     pub static_names: bool,
     /// The object comes from a manifest file: kube-apiserver validates those by its hand-written rules alone.
     pub is_manifest: bool,
+    /// Features that are on; fields of other features are forbidden.
+    pub features: Features,
     /// Version of the request; some rules report the fields of that version.
     pub version: value::Str,
     /// Receives the durations of compiling and evaluating CEL rules of CRDs.
     pub stopwatch: Option<std::sync::Arc<dyn crd::Stopwatch>>,
     /// Steps that validation of this request may still use.
-    pub budget: value::Budget,
+    pub budget: Budget,
 }
 
 impl ValidationContext {
@@ -92,10 +98,18 @@ pub struct ValidationRules {
     pub update_status: fn(&Value, &Value, &ValidationContext) -> FieldErrors,
 }
 
-/// Runs validation of one object with a limit on compiling regular expressions of its CEL expressions and schemas,
-/// which the step budget does not cover.
-pub fn bounded<T>(rules: impl FnOnce() -> T) -> T {
-    cel::pattern::within(cel::pattern::PER_OBJECT, rules)
+/// Runs validation of one object with a limit on compiling regular expressions of its CEL expressions and schemas, which the step
+/// budget does not cover. If `budget` ends before, the only error says so.
+pub fn bounded(budget: &Budget, rules: impl FnOnce() -> FieldErrors) -> FieldErrors {
+    let within_budget = || steps::within(budget, rules);
+    let detail = match cel::pattern::within(cel::pattern::PER_OBJECT, within_budget) {
+        Ok(errors) => return errors,
+        Err(BudgetEnded::Exhausted) => "validation takes too many steps; use shorter lists and texts",
+        Err(BudgetEnded::Cancelled) => "validation was cancelled because the request ended",
+    };
+    let mut errors = FieldErrors::new();
+    errors.forbidden(&At::ROOT, detail);
+    errors
 }
 
 /// Returns the errors of a text.
@@ -114,6 +128,25 @@ fn required_name<'a>(
         errors.required(&at.field(field), "");
     } else {
         errors.invalid_each(&at.field(field), name, rule(name));
+    }
+}
+
+/// Reports each of these strings that is empty or absent.
+fn required_texts(source: &Value, fields: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
+    for field in fields {
+        if source.text(field).is_empty() {
+            errors.required(&at.field(field), "");
+        }
+    }
+}
+
+/// Validates the lifetime of service account tokens, in seconds.
+fn token_seconds(seconds: i64, at: &At<'_>, errors: &mut FieldErrors) {
+    if seconds < 600 {
+        errors.invalid(at, seconds, "may not specify a duration less than 10 minutes");
+    }
+    if seconds > 1 << 32 {
+        errors.invalid(at, seconds, "may not specify a duration larger than 2^32 seconds");
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::cmp::Ordering;
 
+use value::steps;
+
 use super::element::{Element, ManagedFieldPath};
 use super::shape::Typed;
 
@@ -29,11 +31,14 @@ impl FieldSet {
 
     /// A set of paths of field names, such as `["metadata.labels", "spec"]`.
     pub fn of(paths: &[&str]) -> Self {
-        let mut set = FieldSet::default();
-        for path in paths {
-            set.insert(path.split('.').map(|name| Element::Field(name.into())));
-        }
-        set
+        // Statics are initialized with it.
+        steps::uninterrupted(|| {
+            let mut set = FieldSet::default();
+            for path in paths {
+                set.insert(path.split('.').map(|name| Element::Field(name.into())));
+            }
+            set
+        })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -48,6 +53,7 @@ impl FieldSet {
     /// A set of entries in any order; entries of the same element are merged. Sorting once avoids the quadratic cost of inserting one
     /// by one.
     pub(super) fn of_entries(mut entries: Vec<FieldSetEntry>) -> Self {
+        steps::count(entries.len());
         entries.retain(|entry| entry.owned || !entry.below.is_empty());
         let ascends = |pair: &[FieldSetEntry]| matches!(pair, [a, b] if a.element < b.element);
         if entries.windows(2).all(ascends) {
@@ -86,6 +92,7 @@ impl FieldSet {
     }
 
     fn find(&self, element: &Element) -> Result<usize, usize> {
+        steps::count(1);
         self.entries.binary_search_by(|entry| entry.element.cmp(element))
     }
 
@@ -117,6 +124,7 @@ impl FieldSet {
         let at = match self.find(&element) {
             Ok(at) => at,
             Err(at) => {
+                steps::count(self.entries.len() - at);
                 self.entries.insert(at, FieldSetEntry { element, owned: false, below: FieldSet::EMPTY });
                 at
             }
@@ -150,7 +158,10 @@ impl FieldSet {
                     there.below.unite(entry.below);
                 }
             }
-            Err(at) => self.entries.insert(at, entry),
+            Err(at) => {
+                steps::count(self.entries.len() - at);
+                self.entries.insert(at, entry);
+            }
         }
     }
 
@@ -163,6 +174,7 @@ impl FieldSet {
             return;
         }
         let capacity = self.entries.len().max(other.entries.len());
+        steps::count(self.entries.len() + other.entries.len());
         let mine = std::mem::replace(&mut self.entries, Vec::with_capacity(capacity));
         let mut mine = mine.into_iter().peekable();
         let mut theirs = other.entries.into_iter().peekable();
@@ -304,6 +316,7 @@ impl FieldSet {
 /// Advances `entries`, which are sorted, to `element` and returns its entry. Skips by exponential search, because a small set is
 /// compared with a large one for each of many managers.
 fn advance<'e>(entries: &mut &'e [FieldSetEntry], element: &Element) -> Option<&'e FieldSetEntry> {
+    steps::count(1);
     let mut step = 1;
     while entries.get(step).is_some_and(|entry| entry.element < *element) {
         step *= 2;

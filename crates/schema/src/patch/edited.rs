@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use value::{Map, Str, Value};
 
 /// Up to this many new keys are inserted one by one.
-const FEW: usize = 8;
+const MAX_SINGLE_INSERTS: usize = 8;
 
 pub(super) struct Edited {
     map: Map,
@@ -49,7 +49,7 @@ impl Edited {
         if !gone.is_empty() {
             map.retain(|key, _| !gone.contains(key));
         }
-        if added.len() > FEW {
+        if added.len() > MAX_SINGLE_INSERTS {
             return map.into_iter().chain(added).collect();
         }
         for (key, value) in added {

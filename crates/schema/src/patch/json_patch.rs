@@ -3,9 +3,8 @@
 
 use api::Status;
 use api::field::quote;
-use value::{Map, Str, Value, json, write};
+use value::{Map, Str, Value, json, steps, write};
 
-/// Limit on the operations of a patch.
 pub const MAX_OPERATIONS: usize = 10_000;
 /// Limit on the bytes that all copy operations of a patch may add.
 pub const MAX_COPIED: usize = 3 * 1024 * 1024;
@@ -13,6 +12,9 @@ pub const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// Limit on the list items and map entries that one patch may shift or visit, so that thousands of operations on a long list fail
 /// early.
 const MAX_WORK: usize = 200_000_000;
+
+/// How many shifted items count as one access to a tree.
+const ITEMS_PER_ACCESS: usize = 8;
 
 /// One operation with its fields as sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,6 +120,7 @@ struct Spent {
 
 impl Spent {
     fn work(&mut self, items: usize) -> Result<(), String> {
+        steps::count(items / ITEMS_PER_ACCESS);
         self.work += items;
         if self.work > MAX_WORK { Err("the patch takes too much work".to_owned()) } else { Ok(()) }
     }

@@ -8,7 +8,7 @@ mod lists;
 use std::collections::HashSet;
 
 use api::{Status, StatusDetails, StatusReason};
-use value::{Map, Str, Value, go};
+use value::{Map, Str, Value, go, steps};
 
 use self::lists::{Merged, merge_lists, merge_ordered};
 use super::edited::Edited;
@@ -169,6 +169,7 @@ struct MergeBudget(usize);
 
 impl MergeBudget {
     fn on(&mut self, items: usize) -> Result<(), Error> {
+        steps::count(items);
         self.0 = self.0.checked_sub(items).ok_or(Error::TOO_MUCH_WORK)?;
         Ok(())
     }

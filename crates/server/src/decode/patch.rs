@@ -52,7 +52,7 @@ pub fn patched(
             let outcome = if converted {
                 schema::decode::convert(&mut object, schema)
             } else {
-                schema::decode::normalise(&mut object, schema)
+                schema::decode::normalize(&mut object, schema)
             };
             if let Some(error) = outcome.type_error(&[]) {
                 return Err(undecodable(&quoted, &error));
@@ -72,7 +72,7 @@ pub fn patched(
             }
         }
     }
-    let mut draft = Draft::through(kind, subresource, object)?;
+    let mut draft = Draft::of_subresource(kind, subresource, object)?;
     if let Draft::Object(decoded) = &mut draft {
         decoded.empty = empty;
     }
@@ -107,7 +107,7 @@ pub fn configured(
 ) -> Result<Draft, Status> {
     if let Some(custom) = kind.as_custom().filter(|_| subresource != Subresource::Scale) {
         custom.version.compiled().coerce_applied(&mut object).map_err(Status::plain)?;
-        return Draft::through(kind, subresource, object);
+        return Draft::of_subresource(kind, subresource, object);
     }
     let outcome = schema::decode::convert(&mut object, kind.subresource_schema(subresource));
     if let Some(error) = outcome.type_error(&[]) {
@@ -119,5 +119,5 @@ pub fn configured(
             meta::name(config),
         )));
     }
-    Draft::through(kind, subresource, object)
+    Draft::of_subresource(kind, subresource, object)
 }

@@ -16,7 +16,7 @@ pub async fn scale(
 ) -> Result<Draft, Status> {
     posted(call, &kind.admission_kind(Subresource::Scale), validation)
         .await
-        .map(|scale| Draft::Scale(Sent::new(scale)))
+        .map(|scale| Draft::Scale(Sent::decoded(scale)))
 }
 
 /// Reads the body as `expected`, the kind that a subresource takes.
@@ -76,13 +76,13 @@ fn other_kind(
     let mut object = tree.value;
     object.set_at(&["apiVersion"], expected.api_version());
     object.set_at(&["kind"], expected.kind.clone());
-    if call.record().wants_request() {
+    if call.audit_record().wants_request() {
         let mut sent = object.clone();
         kinds::table::behavior(&expected.group_kind()).apply_defaults(&mut sent);
         schema::decode::fill(&mut sent, schema);
-        call.record().request_object(&sent);
+        call.audit_record().request_object(&sent);
     } else {
-        call.record().request_object(&object);
+        call.audit_record().request_object(&object);
     }
     Ok(object)
 }
