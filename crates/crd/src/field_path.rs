@@ -107,22 +107,14 @@ fn tokens(path: &str) -> Vec<String> {
     tokens
 }
 
+/// Resolves the escape sequences of a quoted step, of which there are fewer than in Go.
 fn unescape(text: &str) -> Result<String, String> {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
-        }
-        let escaped = chars.next();
+    value::go::unescape(text, |escaped, _| {
         let resolved = match escaped {
             Some('\'' | '\\') => escaped,
             other => other.and_then(value::go::escaped_control),
         };
-        out.push(resolved.ok_or_else(|| {
-            format!("invalid escape char \\{}", escaped.map(String::from).unwrap_or_default())
-        })?);
-    }
-    Ok(out)
+        resolved
+            .ok_or_else(|| format!("invalid escape char \\{}", escaped.map(String::from).unwrap_or_default()))
+    })
 }

@@ -2,7 +2,7 @@
 //!
 //! A body consists of four magic bytes and a `runtime.Unknown` message with the object's version and kind and its encoded bytes. These
 //! are decoded with the schema of the kind ([`crate`]) and the field numbers in `data/protobuf.txt` ([`layout`]). The result is as a
-//! client would have written it in JSON, and [`crate::decode::normalise`] runs on it next.
+//! client would have written it in JSON, and [`crate::decode::normalize`] runs on it next.
 //!
 //! The bytes are untrusted: lengths are checked, the result is no deeper than parsed JSON, and the work is linear in the input even if
 //! fields are repeated. Unknown field numbers are skipped, because newer clients send them; groups, which Kubernetes never writes, are
@@ -15,6 +15,7 @@ mod special;
 #[cfg(test)]
 mod tests;
 mod wire;
+pub mod write;
 
 use api::field::quote;
 use api::gvk::{GroupVersion, GroupVersionKind};

@@ -35,7 +35,6 @@ impl Budget {
     /// A budget without limit that cannot be cancelled.
     pub const UNLIMITED: Budget = Budget { shared: None };
 
-    /// A budget of this many steps.
     pub fn new(steps: u64) -> Self {
         Budget::with(steps, Arc::default())
     }

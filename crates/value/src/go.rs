@@ -6,6 +6,7 @@ pub mod netip;
 pub mod url;
 
 use std::fmt::Write as _;
+use std::str::Chars;
 
 use crate::Value;
 
@@ -22,11 +23,16 @@ pub fn quote_bytes(bytes: &[u8]) -> String {
     for chunk in bytes.utf8_chunks() {
         escape_to(&mut out, chunk.valid(), usize::MAX);
         for byte in chunk.invalid() {
-            let _ = write!(out, "\\x{byte:02x}");
+            escape_byte_to(&mut out, *byte);
         }
     }
     out.push('"');
     out
+}
+
+/// Appends a byte as the escape sequence `\xNN`.
+pub fn escape_byte_to(out: &mut String, byte: u8) {
+    let _ = write!(out, "\\x{byte:02x}");
 }
 
 /// Like [`quote`]; stops soon after `out` has `most` bytes.
@@ -86,6 +92,48 @@ pub fn escaped_control(letter: char) -> Option<char> {
         'r' => '\r',
         _ => return None,
     })
+}
+
+/// Replaces the escape sequences of a text. `resolve` gets the character after a backslash, `None` at the end, and those that follow, of
+/// which it takes what belongs to the sequence. [`unquote`] has the sequences of Go; other languages have fewer.
+pub fn unescape<E>(
+    text: &str,
+    mut resolve: impl FnMut(Option<char>, &mut Chars<'_>) -> Result<char, E>,
+) -> Result<String, E> {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c == '\\' {
+            let escaped = chars.next();
+            out.push(resolve(escaped, &mut chars)?);
+        } else {
+            out.push(c);
+        }
+    }
+    Ok(out)
+}
+
+/// The value of a string in Go's syntax, without its quotes; `None` if an escape sequence is invalid. Octal sequences are not supported,
+/// and `\xNN` is a character.
+pub fn unquote(text: &str, quote: char) -> Option<String> {
+    let resolve = |escaped: Option<char>, rest: &mut Chars<'_>| {
+        let escaped = escaped.ok_or(())?;
+        let mut code = |digits: usize| {
+            let hex: String = rest.by_ref().take(digits).collect();
+            let code = u32::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == digits);
+            code.and_then(char::from_u32)
+        };
+        let resolved = match escaped {
+            '\\' => Some('\\'),
+            'x' => code(2),
+            'u' => code(4),
+            'U' => code(8),
+            c if c == quote => Some(c),
+            letter => escaped_control(letter),
+        };
+        resolved.ok_or(())
+    };
+    unescape(text, resolve).ok()
 }
 
 /// Go's `strconv.IsPrint`: letters, marks, numbers, punctuation, symbols and the ASCII space.

@@ -85,7 +85,7 @@ fn read_to_depth(bytes: &[u8], max_depth: usize) -> Result<DecodedJson, Error> {
 #[derive(Clone, Copy, Debug)]
 struct ReadFailed;
 
-/// Where a decoded value is stored. Values are not returned, because moving them would dominate the decoding time.
+/// The target of a decoded value. Values are not returned, because moving them would dominate the decoding time.
 #[derive(Clone, Copy)]
 enum ValueDestination {
     /// The value of the last key.

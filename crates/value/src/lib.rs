@@ -12,7 +12,10 @@
 //! - [`quantity`] has Kubernetes' exact decimal numbers.
 //! - [`time`] parses and prints Go's durations and RFC 3339 times.
 //! - [`text`] truncates texts and percent-encodes them.
-//! - [`TtlCache`] is a bounded map whose entries expire.
+//! - [`TtlCache`] is a bounded map whose entries expire; [`ByteLru`] is bounded by the bytes of its values.
+//! - [`LruCache`] is a map of bounded size that evicts the entry used longest ago.
+//! - [`push_varint`] writes numbers in base 128.
+//! - [`TokenBucket`] limits a rate and permits bursts.
 //! - [`Budget`] limits and cancels long loops without reading a clock.
 //!
 //! ```
@@ -30,8 +33,10 @@
 
 mod backoff;
 mod budget;
+mod byte_lru;
 pub mod go;
 pub mod json;
+mod lru;
 mod map;
 pub mod names;
 pub mod order;
@@ -41,18 +46,24 @@ pub mod steps;
 pub mod strfmt;
 pub mod text;
 pub mod time;
+mod token_bucket;
 mod tree;
 mod ttl_cache;
+mod varint;
 pub mod write;
 pub mod yaml;
 
 pub use backoff::Backoff;
 pub use budget::{Budget, BudgetEnded, Meter};
+pub use byte_lru::ByteLru;
+pub use lru::LruCache;
 pub use map::Map;
 pub use path::{Path, Segment};
 pub use smol_str::{SmolStr as Str, format_smolstr};
+pub use token_bucket::TokenBucket;
 pub use tree::Value;
 pub use ttl_cache::TtlCache;
+pub use varint::push_varint;
 
 #[cfg(test)]
 mod tests;

@@ -51,7 +51,6 @@ impl Map {
         self.find(key).ok()
     }
 
-    /// The value at `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         let at = self.position(key)?;
         self.entries.get(at).map(|(_, v)| v)
@@ -63,7 +62,6 @@ impl Map {
         self.entries.get_mut(at).map(|(_, v)| v)
     }
 
-    /// True if the map has the key.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }

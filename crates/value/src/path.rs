@@ -7,9 +7,7 @@ use crate::Str;
 /// One step of a field path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// A field of an object.
     Field(Str),
-    /// An index of a list.
     Index(usize),
     /// A key of a map, printed in brackets: `data[key]`.
     Key(Str),
@@ -27,7 +25,6 @@ impl Path {
         Path { segments: Vec::new() }
     }
 
-    /// Appends a field to the path.
     pub fn push_field(&mut self, name: impl Into<Str>) {
         self.segments.push(Segment::Field(name.into()));
     }
@@ -42,7 +39,6 @@ impl Path {
         self.segments.pop();
     }
 
-    /// This path extended by a field.
     #[must_use]
     pub fn field(&self, name: impl Into<Str>) -> Self {
         let mut path = self.clone();

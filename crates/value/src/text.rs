@@ -8,7 +8,6 @@ pub fn first_bytes(text: &str, max: usize) -> &str {
     text.get(..text.floor_char_boundary(max)).unwrap_or(text)
 }
 
-/// The first `max` characters of a text.
 pub fn first_chars(text: &str, max: usize) -> &str {
     text.char_indices().nth(max).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }

@@ -2,7 +2,7 @@
 //!
 //! Nothing here reads a clock. Errors have the words of Go's `time` package.
 
-use std::fmt::Write as _;
+use crate::go;
 
 /// Nanoseconds of each unit that a duration may have.
 const DURATION_UNITS: [(&str, u64); 8] = [
@@ -27,9 +27,7 @@ fn quote(text: &str) -> String {
         match byte {
             b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
             b' '..=0x7f => quoted.push(char::from(byte)),
-            _ => {
-                let _ = write!(quoted, "\\x{byte:02x}");
-            }
+            _ => go::escape_byte_to(&mut quoted, byte),
         }
     }
     quoted.push('"');

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{Value, steps};
+use crate::{Map, Value, steps};
 
 /// Encodes a value as canonical JSON bytes.
 pub fn to_vec(value: &Value) -> Vec<u8> {
@@ -32,29 +32,35 @@ pub fn write(out: &mut Vec<u8>, value: &Value) {
         Value::UInt(u) => integer(out, *u),
         Value::Float(f) => out.extend_from_slice(float(*f).as_bytes()),
         Value::String(s) => string(out, s),
-        Value::List(list) => {
-            out.push(b'[');
-            for (i, item) in list.iter().enumerate() {
-                if i > 0 {
-                    out.push(b',');
-                }
-                write(out, item);
-            }
-            out.push(b']');
-        }
-        Value::Map(map) => {
-            out.push(b'{');
-            for (i, (key, item)) in map.iter().enumerate() {
-                if i > 0 {
-                    out.push(b',');
-                }
-                string(out, key);
-                out.push(b':');
-                write(out, item);
-            }
-            out.push(b'}');
-        }
+        Value::List(items) => list(out, items, write),
+        Value::Map(entries) => map(out, entries, write),
     }
+}
+
+/// Appends a list whose items `item` appends.
+pub fn list(out: &mut Vec<u8>, items: &[Value], mut item: impl FnMut(&mut Vec<u8>, &Value)) {
+    out.push(b'[');
+    for (i, value) in items.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        item(out, value);
+    }
+    out.push(b']');
+}
+
+/// Appends a map whose values `item` appends.
+pub fn map(out: &mut Vec<u8>, entries: &Map, mut item: impl FnMut(&mut Vec<u8>, &Value)) {
+    out.push(b'{');
+    for (i, (key, value)) in entries.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        string(out, key);
+        out.push(b':');
+        item(out, value);
+    }
+    out.push(b'}');
 }
 
 /// Appends a value indented by two spaces per level, as for `?pretty=true`.

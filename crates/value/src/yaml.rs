@@ -18,11 +18,10 @@ mod write;
 use std::fmt;
 
 pub use spans::{FieldPosition, Spans};
-pub use write::write;
+pub use write::{write, write_to};
 
 use crate::{Value, json};
 
-/// A position in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Line number, from 1.
@@ -35,7 +34,6 @@ impl Position {
     /// The first character of a text.
     pub const START: Position = Position { line: 1, column: 1 };
 
-    /// Position of the byte at `offset`.
     fn at(bytes: &[u8], offset: usize) -> Self {
         let before = bytes.get(..offset).unwrap_or(bytes);
         let line = before.split(|b| *b == b'\n').next_back().unwrap_or_default();

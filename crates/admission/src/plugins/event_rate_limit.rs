@@ -1,13 +1,12 @@
 //! EventRateLimit: limits the rate of events for the whole server, by namespace, by user, and by source and
 //! object. Off by default.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::field::aggregate;
 use api::{FieldError, Status};
-use value::{Path, Str, Value};
+use value::{LruCache, Path, Str, TokenBucket, Value};
 
 use crate::configuration::document::ConfigDocument;
 use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Plugin};
@@ -23,7 +22,6 @@ const TYPES: &[&str] = &["Namespace", "Server", "SourceAndObject", "User"];
 /// Monotonic time since an arbitrary but fixed point.
 pub type MonotonicClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// One limit of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventLimit {
     /// One of `Server`, `Namespace`, `User` and `SourceAndObject`.
@@ -94,6 +92,9 @@ fn validate_limits(read: &[(Str, i64, i64, i64)]) -> Result<Vec<EventLimit>, Str
     if errors.is_empty() { Ok(limits) } else { Err(aggregate(&errors)) }
 }
 
+/// The token buckets of one limit by key. The least recently used is evicted first.
+type TokenBuckets = LruCache<Str, TokenBucket>;
+
 pub struct EventRateLimit {
     limits: Vec<(EventLimit, Mutex<TokenBuckets>)>,
     clock: MonotonicClock,
@@ -101,55 +102,22 @@ pub struct EventRateLimit {
 
 impl EventRateLimit {
     pub fn new(limits: &[EventLimit], clock: MonotonicClock) -> Self {
-        let limits = limits.iter().map(|limit| (limit.clone(), Mutex::default())).collect();
+        let buckets = |limit: &EventLimit| Mutex::new(LruCache::of_entries(limit.size));
+        let limits = limits.iter().map(|limit| (limit.clone(), buckets(limit))).collect();
         EventRateLimit { limits, clock }
     }
 }
 
-/// Token buckets by key; the least recently used is evicted first.
-#[derive(Default)]
-struct TokenBuckets {
-    by_key: HashMap<Str, TokenBucket>,
-    by_use: BTreeMap<u64, Str>,
-    uses: u64,
-}
-
-struct TokenBucket {
-    tokens: f64,
-    updated: Duration,
-    last_use: u64,
-}
-
-impl TokenBuckets {
-    /// Takes a token. Returns false if the bucket is empty.
-    fn take(&mut self, key: Str, limit: &EventLimit, now: Duration) -> bool {
-        self.uses += 1;
-        let burst_tokens = f64::from(limit.burst);
-        let known = self.by_key.contains_key(&key);
-        if !known
-            && self.by_key.len() >= limit.size
-            && let Some((_, oldest)) = self.by_use.pop_first()
-        {
-            self.by_key.remove(&oldest);
-        }
-        let bucket = self.by_key.entry(key.clone()).or_insert(TokenBucket {
-            tokens: burst_tokens,
-            updated: now,
-            last_use: self.uses,
-        });
-        if known {
-            self.by_use.remove(&bucket.last_use);
-            let since = now.saturating_sub(bucket.updated).as_secs_f64();
-            bucket.tokens = (bucket.tokens + since * f64::from(limit.qps)).min(burst_tokens);
-        }
-        (bucket.updated, bucket.last_use) = (now, self.uses);
-        self.by_use.insert(self.uses, key);
-        let there_is = bucket.tokens >= 1.0;
-        if there_is {
-            bucket.tokens -= 1.0;
-        }
-        there_is
+/// Takes a token from the bucket of a key. Returns false if the bucket is empty.
+fn take(buckets: &mut TokenBuckets, key: Str, limit: &EventLimit, now: Duration) -> bool {
+    if let Some(bucket) = buckets.get(&key) {
+        return bucket.take(now);
     }
+    let burst = u32::try_from(limit.burst).unwrap_or_default();
+    let mut bucket = TokenBucket::new(f64::from(limit.qps), burst, now);
+    let is_taken = bucket.take(now);
+    buckets.insert(key, bucket);
+    is_taken
 }
 
 /// The key of the bucket that an event counts against.
@@ -184,7 +152,7 @@ impl Plugin for EventRateLimit {
         for (limit, buckets) in &self.limits {
             let key = key(&limit.kind, attributes, event);
             let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
-            if !buckets.take(key.clone(), limit, now) {
+            if !take(&mut buckets, key.clone(), limit, now) {
                 reached.push(format!("limit reached on type {} for key {key}", limit.kind));
             }
         }

@@ -291,37 +291,13 @@ fn field(out: &mut Vec<u8>, value: Option<&Value>, form: FieldType) {
         (AlwaysText, None) => out.extend_from_slice(b"\"\""),
         (_, None) => out.extend_from_slice(b"null"),
         (ListOf(fields) | NullableListOf(fields), Some(Value::List(items))) => {
-            list(out, items, |out, item| structure(out, Some(item), fields));
+            write::list(out, items, |out, item| structure(out, Some(item), fields));
         }
         (Schema, Some(schema @ Value::Map(_))) => structure(out, Some(schema), SCHEMA),
         (Schema | Schemas, Some(Value::List(items))) => {
-            list(out, items, |out, item| field(out, Some(item), Schema));
+            write::list(out, items, |out, item| field(out, Some(item), Schema));
         }
-        (Schemas, Some(Value::Map(map))) => entries(out, map, |out, item| field(out, Some(item), Schema)),
+        (Schemas, Some(Value::Map(map))) => write::map(out, map, |out, item| field(out, Some(item), Schema)),
         (_, Some(other)) => write::write(out, other),
     }
-}
-
-fn list(out: &mut Vec<u8>, items: &[Value], mut item: impl FnMut(&mut Vec<u8>, &Value)) {
-    out.push(b'[');
-    for (index, value) in items.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        item(out, value);
-    }
-    out.push(b']');
-}
-
-fn entries(out: &mut Vec<u8>, map: &value::Map, mut item: impl FnMut(&mut Vec<u8>, &Value)) {
-    out.push(b'{');
-    for (index, (key, value)) in map.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write::string(out, key);
-        out.push(b':');
-        item(out, value);
-    }
-    out.push(b'}');
 }

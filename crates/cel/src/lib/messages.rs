@@ -1,7 +1,8 @@
 //! Struct types: protobuf's well-known types and the types of mutating policies.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
+
+use value::go;
 
 use crate::eval::{Error, EvalResult};
 use crate::schema::is_object;
@@ -136,14 +137,12 @@ fn text_format(bytes: &[u8]) -> String {
                 '\n' => out.push_str("\\n"),
                 '\r' => out.push_str("\\r"),
                 '\t' => out.push_str("\\t"),
-                c if c.is_ascii_control() => {
-                    let _ = write!(out, "\\x{:02x}", c as u32);
-                }
+                '\0'..' ' | '\x7f' => go::escape_byte_to(&mut out, c as u8),
                 c => out.push(c),
             }
         }
         for byte in chunk.invalid() {
-            let _ = write!(out, "\\x{byte:02x}");
+            go::escape_byte_to(&mut out, *byte);
         }
     }
     out.push('"');
@@ -246,7 +245,7 @@ pub(crate) fn same_objects(steps: &Steps<'_>, a: &ObjectVal<'_>, b: &ObjectVal<'
                 }
                 Ok(true)
             }
-            _ => Ok(a.tag() == b.tag() && equal_nested(steps, a, b, false)?),
+            _ => Ok(a.kind() == b.kind() && equal_nested(steps, a, b, false)?),
         }
     }
     steps.take(a.fields.len())?;

@@ -233,7 +233,7 @@ impl<'t> JsonPathParser<'t> {
         };
         let text = self.upto(end);
         self.next();
-        unescape(text, quote).map(Str::from)
+        value::go::unquote(text, quote).map(Str::from)
     }
 }
 
@@ -258,34 +258,6 @@ fn slice(text: &str) -> Option<Slice> {
         Some(to) => Slice { from, to, derived: false, by },
         None => Slice { from, to: Some(from.unwrap_or(0).saturating_add(1)), derived: true, by },
     })
-}
-
-/// Resolves the escape sequences of a quoted Go string.
-fn unescape(text: &str, quote: char) -> Option<String> {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
-        }
-        let escaped = chars.next()?;
-        let mut code = |digits: usize| {
-            let hex: String = chars.by_ref().take(digits).collect();
-            (hex.len() == digits)
-                .then(|| u32::from_str_radix(&hex, 16).ok().and_then(char::from_u32))
-                .flatten()
-        };
-        out.push(match escaped {
-            '\\' => '\\',
-            'x' => code(2)?,
-            'u' => code(4)?,
-            'U' => code(8)?,
-            c if c == quote => c,
-            letter => value::go::escaped_control(letter)?,
-        });
-    }
-    Some(out)
 }
 
 fn is_terminator(c: char) -> bool {

@@ -18,11 +18,11 @@ mod v3;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use data_encoding::HEXUPPER;
 use sha2::{Digest as _, Sha512};
-use value::{Str, Value, write};
+use value::{LruCache, Str, Value, write};
 
 use crd::CustomResourceDefinition;
 use kinds::table::{GROUPS, Served};
@@ -47,6 +47,10 @@ impl OpenApiDocument {
     }
 }
 
+fn lock<T>(documents: &Mutex<T>) -> MutexGuard<'_, T> {
+    documents.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn hash(bytes: &[u8]) -> String {
     HEXUPPER.encode(&Sha512::digest(bytes))
 }
@@ -58,32 +62,51 @@ pub struct OpenApi {
     version: String,
     /// Documents about built-in resources only, which never change.
     own: Mutex<BTreeMap<String, Arc<OpenApiDocument>>>,
-    /// Documents that include custom resources or aggregated API servers, dropped when those change.
-    custom: Mutex<BTreeMap<String, Arc<OpenApiDocument>>>,
+    /// Dropped when custom resources or aggregated API servers change.
+    custom: Mutex<CustomDocuments>,
     /// How often `custom` has been dropped.
     generation: AtomicU64,
     /// Whether the server publishes the keys of a token issuer.
     issuer: bool,
 }
 
-/// Limit on the cached bytes of version 3 documents that can change.
+/// Limit on the cached bytes of version 3 documents that can change. A CRD may have thousands of versions.
 const MAX_CACHED_BYTES: usize = 64 * 1024 * 1024;
 
-/// Evicts version 3 documents except `besides` until the cache is within its limit. A CRD may have thousands of versions.
-fn forget_some(cached: &mut BTreeMap<String, Arc<OpenApiDocument>>, besides: &str) {
-    let is_one = |name: &str| ![INDEX, V2_JSON, V2_BINARY, besides].contains(&name);
-    let ones = cached.iter().filter(|(name, _)| is_one(name));
-    let mut bytes: usize = ones.map(|(_, document)| document.body.len()).sum();
-    cached.retain(|name, document| {
-        let stays = bytes <= MAX_CACHED_BYTES || !is_one(name);
-        if !stays {
-            bytes = bytes.saturating_sub(document.body.len());
-        }
-        stays
-    });
+/// Documents that include custom resources or aggregated API servers.
+#[derive(Debug)]
+struct CustomDocuments {
+    /// The index and the documents of version 2, which are not evicted.
+    whole: BTreeMap<String, Arc<OpenApiDocument>>,
+    /// The documents of version 3, weighted by their bytes.
+    by_path: LruCache<String, Arc<OpenApiDocument>>,
 }
 
-/// The CRDs that are served.
+impl Default for CustomDocuments {
+    fn default() -> Self {
+        let by_path = LruCache::weighted(usize::MAX, MAX_CACHED_BYTES as u64);
+        CustomDocuments { whole: BTreeMap::new(), by_path }
+    }
+}
+
+impl CustomDocuments {
+    fn get(&mut self, name: &str) -> Option<Arc<OpenApiDocument>> {
+        let whole = self.whole.get(name).cloned();
+        whole.or_else(|| self.by_path.get(name).cloned())
+    }
+
+    fn insert(&mut self, name: &str, document: &Arc<OpenApiDocument>) {
+        let (name, document) = (name.to_owned(), Arc::clone(document));
+        if [INDEX, V2_JSON, V2_BINARY].contains(&name.as_str()) {
+            self.whole.insert(name, document);
+        } else {
+            // A document that exceeds the limit is cached alone.
+            let weight = document.body.len().min(MAX_CACHED_BYTES) as u64;
+            self.by_path.insert_weighted(name, document, weight);
+        }
+    }
+}
+
 type ServedCrds<'a> = &'a [Arc<CustomResourceDefinition>];
 
 /// The inputs of documents besides built-in resources.
@@ -120,9 +143,9 @@ impl OpenApi {
 
     /// Drops the documents that include custom resources or aggregated API servers, because those changed.
     pub fn forget_custom(&self) {
-        let mut cached = self.custom.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = lock(&self.custom);
         self.generation.fetch_add(1, Ordering::AcqRel);
-        cached.clear();
+        *cached = CustomDocuments::default();
     }
 
     /// The generation of custom resources and aggregated API servers. Read it before reading those: a document built from inputs that
@@ -132,26 +155,32 @@ impl OpenApi {
     }
 
     /// Returns the cached document or builds it. `generation` is set for documents that can change.
-    fn keep(
+    fn get_or_build(
         &self,
         name: &str,
         generation: Option<u64>,
-        make: impl FnOnce() -> Option<OpenApiDocument>,
+        build: impl FnOnce() -> Option<OpenApiDocument>,
     ) -> Option<Arc<OpenApiDocument>> {
-        let cached = if generation.is_some() { &self.custom } else { &self.own };
-        if let Some(document) = cached.lock().unwrap_or_else(PoisonError::into_inner).get(name) {
-            return Some(Arc::clone(document));
-        }
-        // Built without the lock, so that other documents stay available.
-        let document = Arc::new(make()?);
-        let mut cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
-        if generation.is_some_and(|generation| generation != self.generation()) {
+        // Documents are built without the locks, so that others stay available.
+        let Some(generation) = generation else {
+            if let Some(document) = lock(&self.own).get(name) {
+                return Some(Arc::clone(document));
+            }
+            let document = Arc::new(build()?);
+            return Some(Arc::clone(lock(&self.own).entry(name.to_owned()).or_insert(document)));
+        };
+        if let Some(document) = lock(&self.custom).get(name) {
             return Some(document);
         }
-        let document = Arc::clone(cached.entry(name.to_owned()).or_insert(document));
-        if generation.is_some() {
-            forget_some(&mut cached, name);
+        let document = Arc::new(build()?);
+        let mut cached = lock(&self.custom);
+        if generation != self.generation() {
+            return Some(document);
         }
+        if let Some(document) = cached.get(name) {
+            return Some(document);
+        }
+        cached.insert(name, &document);
         Some(document)
     }
 
@@ -173,7 +202,7 @@ impl OpenApi {
                 let hash = if let Some(kinds) = kinds.and_then(|version| versions.get(&version)) {
                     Some(hash(custom::stamp(kinds).as_bytes()))
                 } else {
-                    let cached = self.own.lock().unwrap_or_else(PoisonError::into_inner).get(&path).cloned();
+                    let cached = lock(&self.own).get(&path).cloned();
                     match cached {
                         Some(document) => Some(document.hash.clone()),
                         None => self.make_v3(&path, custom).map(|document| document.hash),
@@ -193,7 +222,7 @@ impl OpenApi {
             let paths = Value::map(paths.chain(others).chain(made));
             Some(OpenApiDocument::new(write::to_vec(&Value::map([("paths", paths)]))))
         };
-        self.keep(INDEX, Some(current.generation), make)
+        self.get_or_build(INDEX, Some(current.generation), make)
             .unwrap_or_else(|| Arc::new(OpenApiDocument::new(Vec::new())))
     }
 
@@ -201,17 +230,20 @@ impl OpenApi {
     pub fn v3(&self, path: &str, current: OpenApiInputs<'_>) -> Option<Arc<OpenApiDocument>> {
         if let Some((_, theirs)) = current.only_v2.iter().find(|(own, _)| own == path) {
             let make = || as_v3::as_v3(theirs).map(|made| OpenApiDocument::new(write::to_vec(&made)));
-            return self.keep(path, Some(current.generation), make);
+            return self.get_or_build(path, Some(current.generation), make);
         }
         let is_custom = Self::custom_version(path, current.custom).is_some();
-        self.keep(path, is_custom.then_some(current.generation), || self.make_v3(path, current.custom))
+        self.get_or_build(path, is_custom.then_some(current.generation), || {
+            self.make_v3(path, current.custom)
+        })
     }
 
     /// The JSON document at `/openapi/v2`, including aggregated API servers. When it is built, `report` is called with the CRDs omitted
     /// because the document would be too large.
     pub fn v2_json(&self, current: OpenApiInputs<'_>, report: impl Fn(&[Str])) -> Arc<OpenApiDocument> {
         let make = || OpenApiDocument::new(write::to_vec(&self.v2(current, &report)));
-        self.keep(V2_JSON, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
+        self.get_or_build(V2_JSON, Some(current.generation), || Some(make()))
+            .unwrap_or_else(|| Arc::new(make()))
     }
 
     fn v2(&self, current: OpenApiInputs<'_>, report: impl Fn(&[Str])) -> Value {
@@ -226,7 +258,8 @@ impl OpenApi {
     /// Like [`OpenApi::v2_json`], in protobuf.
     pub fn v2_protobuf(&self, current: OpenApiInputs<'_>, report: impl Fn(&[Str])) -> Arc<OpenApiDocument> {
         let make = || OpenApiDocument::new(protobuf::document(&self.v2(current, &report)));
-        self.keep(V2_BINARY, Some(current.generation), || Some(make())).unwrap_or_else(|| Arc::new(make()))
+        self.get_or_build(V2_BINARY, Some(current.generation), || Some(make()))
+            .unwrap_or_else(|| Arc::new(make()))
     }
 
     /// The group and version of the document at a path, if it includes custom resources.

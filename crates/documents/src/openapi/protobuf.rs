@@ -2,6 +2,7 @@
 //!
 //! Only fields that occur in our documents are encoded. The field numbers are those of `OpenAPIv2.proto`.
 
+use schema::protobuf;
 use value::{Map, Value, write};
 
 pub(super) fn document(document: &Value) -> Vec<u8> {
@@ -57,51 +58,36 @@ struct ProtobufWriter {
 }
 
 impl ProtobufWriter {
-    fn varint(&mut self, mut number: u64) {
-        loop {
-            let low = u8::try_from(number & 0x7f).unwrap_or_default();
-            number >>= 7;
-            if number == 0 {
-                self.bytes.push(low);
-                return;
-            }
-            self.bytes.push(low | 0x80);
-        }
+    fn block(&mut self, field: usize, bytes: &[u8]) {
+        protobuf::write::bytes(&mut self.bytes, field, bytes);
     }
 
-    fn block(&mut self, field: u32, bytes: &[u8]) {
-        self.varint(u64::from(field) << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    fn text(&mut self, field: u32, text: Option<&str>) {
+    fn text(&mut self, field: usize, text: Option<&str>) {
         if let Some(text) = text.filter(|text| !text.is_empty()) {
             self.block(field, text.as_bytes());
         }
     }
 
-    fn texts(&mut self, field: u32, list: &[Value]) {
+    fn texts(&mut self, field: usize, list: &[Value]) {
         for text in list.iter().filter_map(Value::as_str) {
             self.block(field, text.as_bytes());
         }
     }
 
-    fn flag(&mut self, field: u32, set: bool) {
+    fn flag(&mut self, field: usize, set: bool) {
         if set {
-            self.varint(u64::from(field) << 3);
-            self.varint(1);
+            protobuf::write::int(&mut self.bytes, field, 1);
         }
     }
 
-    fn message(&mut self, field: u32, fill: impl FnOnce(&mut ProtobufWriter)) {
+    fn message(&mut self, field: usize, fill: impl FnOnce(&mut ProtobufWriter)) {
         let mut inner = ProtobufWriter::default();
         fill(&mut inner);
         self.block(field, &inner.bytes);
     }
 
     /// Encodes an `Any`: the value as YAML, which includes JSON.
-    fn any(&mut self, field: u32, value: &Value) {
+    fn any(&mut self, field: usize, value: &Value) {
         self.message(field, |out| {
             let yaml = write::to_string(value) + "\n";
             out.text(2, Some(&yaml));
@@ -109,7 +95,7 @@ impl ProtobufWriter {
     }
 
     /// Encodes the `x-` members of `map` as `NamedAny`.
-    fn extensions(&mut self, field: u32, map: Option<&Map>) {
+    fn extensions(&mut self, field: usize, map: Option<&Map>) {
         for (name, value) in map.into_iter().flat_map(Map::iter).filter(|(name, _)| name.starts_with("x-")) {
             self.message(field, |out| {
                 out.text(1, Some(name));
@@ -125,7 +111,7 @@ fn entries<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a str, &'
 }
 
 fn path_item(out: &mut ProtobufWriter, item: &Value) {
-    const METHODS: [(&str, u32); 7] =
+    const METHODS: [(&str, usize); 7] =
         [("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("options", 6), ("head", 7), ("patch", 8)];
     for (method, field) in METHODS {
         if let Some(value) = item.get(method) {

@@ -1,4 +1,5 @@
-use kinds::table::{self, Served, Verb};
+use api::features::Features;
+use kinds::table::{self, RuntimeConfig, Served, Verb};
 use value::{Value, json};
 
 use super::components::OpenApiVersion;
@@ -67,7 +68,8 @@ fn every_verb_of_the_table_has_its_operation() {
                 "" => (format!("/api/{version}"), format!("api/{version}")),
                 name => (format!("/apis/{name}/{version}"), format!("apis/{name}/{version}")),
             };
-            let served = OpenApi::new(Served::parse("api/all=true").unwrap(), "1.37");
+            let served =
+                OpenApi::new(RuntimeConfig::parse("api/all=true").unwrap().served(Features::ALL), "1.37");
             let document = json::parse(&served.v3(&path, OpenApiInputs::default()).unwrap().body).unwrap();
             for row in group.resources.iter().filter(|row| row.version(version).is_some()) {
                 let below = if row.is_namespaced() { "/namespaces/{namespace}" } else { "" };
@@ -467,7 +469,6 @@ impl crd::CrdSource for Counted {
     }
 }
 
-/// A CRD with `count` versions.
 fn with_versions(plural: &str, count: usize, schema: &str) -> Value {
     let version = |n: usize| {
         format!(
@@ -545,14 +546,19 @@ fn crds_that_make_version_2_too_large_are_left_out_of_it() {
 
 #[test]
 fn the_size_of_cached_documents_is_bounded() {
-    use std::sync::Arc;
-    let mut cached: std::collections::BTreeMap<String, Arc<super::OpenApiDocument>> = (0..100)
-        .map(|n| {
-            (format!("apis/example.com/v{n}"), Arc::new(super::OpenApiDocument::new(vec![b'x'; 1 << 20])))
-        })
-        .collect();
-    cached.insert(super::V2_JSON.to_owned(), Arc::new(super::OpenApiDocument::new(vec![b'x'; 100 << 20])));
-    super::forget_some(&mut cached, "apis/example.com/v0");
-    assert_eq!(cached.len(), 64 + 2);
-    assert!(cached.contains_key(super::V2_JSON) && cached.contains_key("apis/example.com/v0"));
+    let document =
+        |mebibytes: usize| std::sync::Arc::new(super::OpenApiDocument::new(vec![b'x'; mebibytes << 20]));
+    let mut cached = super::CustomDocuments::default();
+    cached.insert(super::V2_JSON, &document(100));
+    for n in 0..100 {
+        cached.insert(&format!("apis/example.com/v{n}"), &document(1));
+    }
+    let has = |cached: &mut super::CustomDocuments, n: usize| {
+        cached.get(&format!("apis/example.com/v{n}")).is_some()
+    };
+    assert_eq!((0..100).filter(|n| has(&mut cached, *n)).count(), 64);
+    assert!(!has(&mut cached, 35) && has(&mut cached, 36) && has(&mut cached, 99));
+    // A document that exceeds the limit displaces all others of its kind, and is cached.
+    cached.insert("apis/example.com/v1", &document(65));
+    assert!(has(&mut cached, 1) && !has(&mut cached, 99) && cached.get(super::V2_JSON).is_some());
 }

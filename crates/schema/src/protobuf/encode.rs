@@ -10,9 +10,10 @@ use value::{Map, Value, go, write};
 use super::MAGIC;
 use super::layout::{self, Layout, MessageField, ProtobufScalar, ProtobufType, Special};
 use super::special::{INT_KIND, STRING_KIND, schema_number};
+use super::write::{bytes, double, int, nested};
 use crate::SchemaOr;
 
-/// Encodes an object of a built-in kind. The fields of `object` must be normalised ([`crate::decode::normalise`]).
+/// Encodes an object of a built-in kind. The fields of `object` must be normalized ([`crate::decode::normalize`]).
 ///
 /// # Errors
 /// The kind has no protobuf encoding, or a value does not have the type of its field; the text names the field.
@@ -253,52 +254,4 @@ fn list(value: Option<&Value>) -> Result<&[Value], String> {
         Some(Value::List(items)) => Ok(items),
         Some(other) => Err(wrong(other)),
     }
-}
-
-fn varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(low_bits(number) | 0x80);
-        number >>= 7;
-    }
-    out.push(low_bits(number));
-}
-
-fn low_bits(number: u64) -> u8 {
-    (number & 0x7f) as u8
-}
-
-fn tag(out: &mut Vec<u8>, number: usize, wire_type: u64) {
-    varint(out, (number as u64) << 3 | wire_type);
-}
-
-/// Negative numbers take ten bytes, also those of 32 bits.
-fn int(out: &mut Vec<u8>, number: usize, value: i64) {
-    tag(out, number, 0);
-    varint(out, value.cast_unsigned());
-}
-
-fn double(out: &mut Vec<u8>, number: usize, value: f64) {
-    tag(out, number, 1);
-    out.extend_from_slice(&value.to_bits().to_le_bytes());
-}
-
-fn bytes(out: &mut Vec<u8>, number: usize, content: &[u8]) {
-    tag(out, number, 2);
-    varint(out, content.len() as u64);
-    out.extend_from_slice(content);
-}
-
-/// Encodes a message field: writes its content, then inserts the length before it.
-fn nested(
-    out: &mut Vec<u8>,
-    number: usize,
-    content: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
-) -> Result<(), String> {
-    tag(out, number, 2);
-    let start = out.len();
-    content(out)?;
-    let mut length = Vec::new();
-    varint(&mut length, (out.len() - start) as u64);
-    out.splice(start..start, length);
-    Ok(())
 }

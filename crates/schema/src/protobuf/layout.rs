@@ -41,11 +41,10 @@ pub(super) struct MessageField {
     /// The name in JSON, or the name of an embedded struct.
     pub(super) name: Str,
     pub(super) shape: ProtobufType,
-    /// It is a pointer in Go, so that it is encoded only if it is set.
+    /// True if the field is a pointer in Go, so that it is encoded only if it is set.
     pub(super) is_pointer: bool,
 }
 
-/// The type of a field.
 #[derive(Debug)]
 pub(super) enum ProtobufType {
     /// A number, text or bytes.

@@ -1,11 +1,13 @@
 use std::collections::BTreeSet;
 
 use api::gvk::GroupVersionKind;
-use value::{Value, json, write};
+use data_encoding::HEXLOWER_PERMISSIVE;
+use fuzz::Dice;
+use value::{Value, json, push_varint, write};
 
 use super::layout::{self, Layout, ProtobufType};
 use super::{MAX_BYTES, encode, read, read_as};
-use crate::decode::{NormaliseOutcome, normalise};
+use crate::decode::{NormalizeOutcome, normalize};
 
 /// Protobuf bodies, each with the JSON of the object.
 fn samples() -> Vec<(Vec<u8>, Value)> {
@@ -16,17 +18,12 @@ fn samples() -> Vec<(Vec<u8>, Value)> {
 }
 
 fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<char> = text.chars().filter(|digit| *digit != ' ').collect();
-    digits.chunks(2).map(|pair| u8::from_str_radix(&String::from_iter(pair), 16).unwrap()).collect()
+    HEXLOWER_PERMISSIVE.decode(text.replace(' ', "").as_bytes()).unwrap()
 }
 
-fn varint(mut number: u64) -> Vec<u8> {
+fn varint(number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    while number >= 0x80 {
-        bytes.push(low_byte(number) | 0x80);
-        number >>= 7;
-    }
-    bytes.push(low_byte(number));
+    push_varint(&mut bytes, number);
     bytes
 }
 
@@ -75,7 +72,7 @@ fn encoding_a_decoded_object_gives_the_same_bytes() {
         let mut object = read(&bytes).unwrap();
         let gvk = api::meta::gvk(&object);
         let schema = crate::of(&gvk.group, &gvk.version, &gvk.kind).unwrap();
-        normalise(&mut object, schema);
+        normalize(&mut object, schema);
         assert_eq!(encode(&gvk, &object).as_ref(), Ok(&bytes), "{gvk}");
     }
 }
@@ -119,8 +116,8 @@ fn protobuf_objects_decode_to_the_same_tree_as_their_json() {
         let gvk = api::meta::gvk(&expected);
         let schema = crate::of(&gvk.group, &gvk.version, &gvk.kind).unwrap();
         let mut found = read(&bytes).unwrap();
-        assert_eq!(normalise(&mut found, schema), NormaliseOutcome::default(), "{gvk}");
-        assert_eq!(normalise(&mut expected, schema), NormaliseOutcome::default(), "{gvk}");
+        assert_eq!(normalize(&mut found, schema), NormalizeOutcome::default(), "{gvk}");
+        assert_eq!(normalize(&mut expected, schema), NormalizeOutcome::default(), "{gvk}");
         assert_eq!(write::to_string(&found), write::to_string(&expected));
         assert_eq!(found, expected, "{gvk}: numbers are of the same kind");
     }
@@ -388,46 +385,30 @@ fn many_repeated_fields_are_read_in_linear_time() {
     assert_eq!(value.at(&["metadata", "labels"]).unwrap().as_map().unwrap().len(), 150_000);
 }
 
-/// A pseudo-random sequence that is identical in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() >> 16) as usize % limit.max(1)
-    }
-}
-
 #[test]
 fn damaged_bodies_never_panic_and_what_is_read_is_bounded() {
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut dice = Dice::new(0x9e37_79b9_7f4a_7c15);
     let samples = samples();
     for round in 0..4_000 {
         let (bytes, _) = &samples[round % samples.len()];
         let mut bytes = bytes.clone();
-        for _ in 0..=numbers.below(4) {
-            let at = numbers.below(bytes.len());
-            match numbers.below(4) {
-                0 => bytes[at] = low_byte(numbers.next()),
-                1 => bytes[at] ^= 1 << numbers.below(8),
-                2 => bytes.insert(at, low_byte(numbers.next())),
+        for _ in 0..=dice.index(4) {
+            let at = dice.index(bytes.len());
+            match dice.index(4) {
+                0 => bytes[at] = low_byte(dice.word()),
+                1 => bytes[at] ^= 1 << dice.index(8),
+                2 => bytes.insert(at, low_byte(dice.word())),
                 _ => drop(bytes.remove(at)),
             }
         }
-        if numbers.below(4) == 0 {
-            bytes.truncate(numbers.below(bytes.len()));
+        if dice.index(4) == 0 {
+            bytes.truncate(dice.index(bytes.len()));
         }
         if let Ok(mut value) = read(&bytes) {
             assert!(value.depth() <= json::MAX_DEPTH);
             let gvk = api::meta::gvk(&value);
             let schema = crate::of(&gvk.group, &gvk.version, &gvk.kind).unwrap();
-            let outcome = normalise(&mut value, schema);
+            let outcome = normalize(&mut value, schema);
             assert_eq!(outcome.unknown, Vec::<String>::new(), "only fields of the schema are made");
         }
     }
@@ -435,7 +416,7 @@ fn damaged_bodies_never_panic_and_what_is_read_is_bounded() {
 
 #[test]
 fn random_messages_of_every_kind_never_panic() {
-    let mut numbers = Numbers(0x2545_f491_4f6c_dd1d);
+    let mut dice = Dice::new(0x2545_f491_4f6c_dd1d);
     for name in crate::all() {
         let Some(object) = crate::named(name).unwrap().object() else { continue };
         if object.group_version.is_empty() || object.group_version == "*" {
@@ -443,23 +424,23 @@ fn random_messages_of_every_kind_never_panic() {
         }
         let kind = name.rsplit('.').next().unwrap();
         for _ in 0..20 {
-            let raw = random(&mut numbers, 6);
+            let raw = random(&mut dice, 6);
             let _ = read(&body(object.group_version, kind, &raw));
         }
     }
 }
 
 /// Fields of any wire type with small numbers, which many messages have; some contain nested messages.
-fn random(numbers: &mut Numbers, depth: usize) -> Vec<u8> {
+fn random(dice: &mut Dice, depth: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for _ in 0..numbers.below(6) {
-        let number = 1 + numbers.below(12) as u64;
-        bytes.extend(match numbers.below(12) {
-            0 => int(number, numbers.next()),
-            1 => [varint(number << 3 | 1), numbers.next().to_le_bytes().to_vec()].concat(),
-            2 => field(number, numbers.next().to_le_bytes()),
+    for _ in 0..dice.index(6) {
+        let number = 1 + dice.index(12) as u64;
+        bytes.extend(match dice.index(12) {
+            0 => int(number, dice.word()),
+            1 => [varint(number << 3 | 1), dice.word().to_le_bytes().to_vec()].concat(),
+            2 => field(number, dice.word().to_le_bytes()),
             3 => field(number, "text"),
-            _ if depth > 0 => field(number, random(numbers, depth - 1)),
+            _ if depth > 0 => field(number, random(dice, depth - 1)),
             _ => Vec::new(),
         });
     }

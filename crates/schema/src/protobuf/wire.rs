@@ -5,7 +5,6 @@ pub(super) struct Wire<'a> {
     rest: &'a [u8],
 }
 
-/// One field as encoded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WireField<'a> {
     /// Its number, 1 or more.

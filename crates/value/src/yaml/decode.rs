@@ -175,7 +175,6 @@ impl<'n, 'a> Decoder<'n, 'a> {
         result
     }
 
-    /// Adds the entries of a mapping node.
     fn mapping(&mut self, id: YamlNodeId, entries: &mut MappingEntries) -> Result<(), Error> {
         let (kind, position) = self.node(id)?;
         let YamlNodeKind::Map(pairs) = kind else {

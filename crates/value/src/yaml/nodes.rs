@@ -12,10 +12,8 @@ const MAX_NODES: usize = 1 << 20;
 /// Index of a node in its document.
 pub(super) type YamlNodeId = usize;
 
-/// The nodes of one document.
 pub(super) struct YamlNodes<'a> {
     nodes: Vec<YamlNode<'a>>,
-    /// Index of the root node.
     pub(super) root: YamlNodeId,
 }
 

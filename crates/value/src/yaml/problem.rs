@@ -30,7 +30,6 @@ pub(super) fn go_syntax(value: &Value) -> String {
     go::syntax(value, "interface {}", MAX_SHOWN)
 }
 
-/// Quotes a string as Go does.
 pub(super) fn go_quoted(text: &str) -> String {
     go::quote(first_chars(text, MAX_SHOWN))
 }

@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use crate::time::days_in_month;
 use crate::{go, json};
 
-/// A scalar with its resolved type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ResolvedScalar<'a> {
     Null,

@@ -211,6 +211,17 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Skips blanks, a comment and the line break. Fails if anything else is on the line.
+    fn skip_line_end(&mut self) -> Result<(), Error> {
+        self.skip_blanks();
+        self.skip_comment();
+        if !self.is_end() && !self.is_break() {
+            return Err(self.problem("did not find expected comment or line break"));
+        }
+        self.skip_break();
+        Ok(())
+    }
+
     /// The text from an offset up to here.
     fn since(&self, start: usize) -> &'a str {
         self.text.get(start..self.at).unwrap_or_default()

@@ -78,6 +78,7 @@ fn write(
         dry_run,
         now: 0,
         deadline: None,
+        budget: value::Budget::UNLIMITED,
         snapshot: crate::AdmissionSnapshot::default(),
     };
     let event = yaml::read(event.as_bytes()).unwrap().value;

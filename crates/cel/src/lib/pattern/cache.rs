@@ -1,7 +1,8 @@
-//! A least-recently-used cache of patterns compiled from data. Cached patterns are charged like new ones.
+//! A cache of patterns compiled from data. Cached patterns are charged like new ones.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use value::LruCache;
 
 use super::Pattern;
 
@@ -10,13 +11,11 @@ const MAX_PATTERNS: usize = 32;
 /// Upper bound of the cached patterns' total work. A unit takes about 30 bytes, so this bounds memory too.
 const MAX_WORK: u64 = 400_000;
 
-static CACHE: Mutex<PatternCache> = Mutex::new(PatternCache { patterns: VecDeque::new(), work: 0 });
+/// Patterns by their text.
+type PatternCache = LruCache<Arc<str>, Arc<Pattern>>;
 
-struct PatternCache {
-    /// In order of use, latest last.
-    patterns: VecDeque<Arc<Pattern>>,
-    work: u64,
-}
+static CACHE: LazyLock<Mutex<PatternCache>> =
+    LazyLock::new(|| Mutex::new(LruCache::weighted(MAX_PATTERNS, MAX_WORK)));
 
 fn cache() -> MutexGuard<'static, PatternCache> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -24,23 +23,10 @@ fn cache() -> MutexGuard<'static, PatternCache> {
 
 /// Finds a cached pattern and marks it as used.
 pub(super) fn get(text: &str) -> Option<Arc<Pattern>> {
-    let mut cache = cache();
-    let at = cache.patterns.iter().position(|pattern| pattern.text() == text)?;
-    let found = cache.patterns.remove(at)?;
-    cache.patterns.push_back(Arc::clone(&found));
-    Some(found)
+    cache().get(text).cloned()
 }
 
-/// Caches a pattern and evicts the oldest while a limit is exceeded.
+/// Caches a pattern, unless its work alone exceeds the limit.
 pub(super) fn put(pattern: &Arc<Pattern>) {
-    let mut cache = cache();
-    if cache.patterns.iter().any(|known| known.text() == pattern.text()) {
-        return;
-    }
-    cache.work += pattern.work();
-    cache.patterns.push_back(Arc::clone(pattern));
-    while cache.patterns.len() > MAX_PATTERNS || cache.work > MAX_WORK {
-        let Some(oldest) = cache.patterns.pop_front() else { break };
-        cache.work = cache.work.saturating_sub(oldest.work());
-    }
+    cache().insert_weighted(Arc::clone(&pattern.text), Arc::clone(pattern), pattern.work());
 }

@@ -286,12 +286,7 @@ impl<'a> Scanner<'a> {
             }
             self.skip();
         }
-        self.skip_blanks();
-        self.skip_comment();
-        if !self.is_end() && !self.is_break() {
-            return Err(self.problem("did not find expected comment or line break"));
-        }
-        self.skip_break();
+        self.skip_line_end()?;
         Ok((chomping.unwrap_or(Chomping::Clip), increment))
     }
 

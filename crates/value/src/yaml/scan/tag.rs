@@ -154,12 +154,7 @@ impl<'a> Scanner<'a> {
             }
             _ => return Err(self.problem("found unknown directive name")),
         };
-        self.skip_blanks();
-        self.skip_comment();
-        if !self.is_end() && !self.is_break() {
-            return Err(self.problem("did not find expected comment or line break"));
-        }
-        self.skip_break();
+        self.skip_line_end()?;
         Ok(sign)
     }
 
