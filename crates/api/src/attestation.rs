@@ -6,6 +6,8 @@
 
 use value::{Str, Value, format_smolstr};
 
+use crate::namespaces;
+
 /// Name of the feature gate.
 pub const GATE: &str = "APIServerWebhookAuthenticationToken";
 /// Lifetime of a token in seconds. A request for a shorter one is refused, a request for a longer one gets this.
@@ -13,7 +15,7 @@ pub const LIFETIME: i64 = 600;
 /// Stands for all API groups, both in requests and in authorization checks.
 pub const EVERY_GROUP: &str = "*";
 /// Namespace of the service account with which the server requests tokens.
-pub const ACCOUNT_NAMESPACE: &str = "kube-system";
+pub const ACCOUNT_NAMESPACE: &str = namespaces::SYSTEM;
 /// Name of the service account with which the server requests tokens.
 pub const ACCOUNT_NAME: &str = "webhook-auth";
 /// Verb that a service account needs for the groups it requests attestations for.
@@ -96,7 +98,6 @@ pub enum WebhookConfigurationKind {
 }
 
 impl WebhookConfigurationKind {
-    /// Both kinds of webhook configurations.
     pub const ALL: [WebhookConfigurationKind; 2] =
         [WebhookConfigurationKind::Validating, WebhookConfigurationKind::Mutating];
 
@@ -118,7 +119,6 @@ impl WebhookConfigurationKind {
         }
     }
 
-    /// API version of the kind.
     pub fn api_version(self) -> &'static str {
         CONFIGURATION_VERSION
     }

@@ -47,7 +47,6 @@ impl fmt::Display for GroupVersion {
     }
 }
 
-/// A kind in an API group and version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersionKind {
     /// API group; empty for the core group.

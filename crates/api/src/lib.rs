@@ -3,6 +3,7 @@
 //! - [`GroupVersionKind`] and [`GroupResource`] identify kinds and resources; [`meta`] reads and writes `metadata`.
 //! - [`selector`] has label and field selectors, and the compact facts of an object that they are matched against.
 //! - [`names`] validates names, labels, ports and addresses; [`FieldError`] is a validation error of one field.
+//! - [`event`] builds Events.
 //! - [`Status`] is the error that a client sees, with Kubernetes' code, reason, message and details.
 //!
 //! ```
@@ -21,15 +22,27 @@
 
 pub mod admin_access;
 pub mod attestation;
+pub mod bootstrap_token;
+pub mod event;
+pub mod features;
 pub mod field;
+pub mod field_errors;
+pub mod finalizers;
+pub mod groups;
 pub mod gvk;
+pub mod identities;
+pub mod labels;
 pub mod meta;
 pub mod names;
+pub mod namespaces;
+pub mod non_resource_urls;
 pub mod order;
 pub mod pod_resources;
 pub mod quantity;
+pub mod scale;
 pub mod selector;
 pub mod service_cidr;
+pub mod signers;
 mod status;
 pub mod time;
 pub mod type_meta;

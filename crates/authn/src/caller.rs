@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Weak};
 
+use api::identities as names;
 use value::Str;
 
-use crate::user::{User, names, service_account};
+use crate::user::{User, service_account};
 
 /// The user of a request. Only this crate can create one. Cheap to clone.
 ///
@@ -36,13 +37,13 @@ impl CallerHandle {
     }
 }
 
-/// The method that authenticated a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthenticationMethod {
     Anonymous,
     ClientCertificate,
     StaticToken,
     ServiceAccountToken,
+    BootstrapToken,
     /// Headers of a front proxy with a verified certificate.
     FrontProxy,
     /// A component of this process.

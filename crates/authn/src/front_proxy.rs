@@ -7,6 +7,15 @@ use crate::headers::{Headers, all, extra, first};
 use crate::user::User;
 use crate::x509::ClientCertificate;
 
+/// Kubernetes' standard header with the user name.
+pub const REMOTE_USER: &str = "X-Remote-User";
+/// Kubernetes' standard header with the uid.
+pub const REMOTE_UID: &str = "X-Remote-Uid";
+/// Kubernetes' standard header with a group.
+pub const REMOTE_GROUP: &str = "X-Remote-Group";
+/// The prefix of Kubernetes' standard headers with extra attributes.
+pub const REMOTE_EXTRA_PREFIX: &str = "X-Remote-Extra-";
+
 /// The `--requestheader-*` flags: which proxies and headers are accepted.
 #[derive(Clone, Debug, Default)]
 pub struct FrontProxy {
@@ -61,7 +70,7 @@ impl FrontProxy {
     }
 }
 
-/// Normalises a header name: CGI-style servers (CGI, WSGI, Rack, PHP) map `X-Remote-User`, `X_Remote_User`
+/// Normalizes a header name: CGI-style servers (CGI, WSGI, Rack, PHP) map `X-Remote-User`, `X_Remote_User`
 /// and `x.remote.user` to the same variable.
 pub fn comparable_header_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()

@@ -15,12 +15,12 @@ use std::fmt::Write as _;
 use std::pin::Pin;
 
 use api::field::{aggregate, quote};
-use api::{Status, names as api_names};
+use api::{Status, identities as names, names as api_names};
 use value::{Path, Str, format_smolstr};
 
 use crate::caller::{AuthenticationMethod, Caller};
 use crate::headers::{Headers, UnreadableHeader, all, extra, extra_key, first};
-use crate::user::{User, names, service_account};
+use crate::user::{User, service_account};
 
 pub use last_modes::LastModes;
 
@@ -60,7 +60,6 @@ pub struct IdentityCheck {
     pub subresource: Str,
     /// The namespace of a service account.
     pub namespace: Str,
-    /// The name or value.
     pub name: Str,
 }
 

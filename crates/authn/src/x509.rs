@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use api::identities as names;
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use value::{Str, format_smolstr};
@@ -15,7 +16,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::authenticator::Error;
 use crate::caller::{AuthenticationMethod, Caller};
-use crate::user::{User, names};
+use crate::user::User;
 
 /// The attribute of a distinguished name with the user's uid, registered for Kubernetes.
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);

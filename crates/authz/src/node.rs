@@ -91,7 +91,7 @@ impl NodeAuthorizer {
                 ("resource.k8s.io", "resourceslices") => return self.slice(node, attributes),
                 ("", "nodes") => return own_node(node, attributes),
                 ("", "pods") => return self.pod(node, attributes),
-                ("certificates.k8s.io", "podcertificaterequests") => {
+                (api::groups::CERTIFICATES, "podcertificaterequests") => {
                     return self.pod_certificate(node, attributes);
                 }
                 _ => {}
@@ -215,13 +215,13 @@ fn selects(attributes: &AuthorizationAttributes, field: &str, value: &str) -> bo
     attributes.fields.requirements.iter().any(|requirement| {
         requirement.key == field
             && requirement.operator == SelectorOperator::In
-            && matches!(requirement.values.as_slice(), [only] if only == value)
+            && matches!(&*requirement.values, [only] if only == value)
     })
 }
 
 /// A node's heartbeat is the lease with its name. In a create request the name is not known yet.
 fn lease(node: &str, attributes: &AuthorizationAttributes) -> NodeDecision {
-    const NAMESPACE: &str = "kube-node-lease";
+    const NAMESPACE: &str = api::namespaces::NODE_LEASE;
     let verb = attributes.verb.as_str();
     if !matches!(verb, "get" | "create" | "update" | "patch" | "delete") {
         return denied("can only get, create, update, patch, or delete a node lease");

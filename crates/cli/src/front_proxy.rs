@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use authn::FrontProxy;
+use authn::front_proxy::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
 use transport::trust::{Authority, ClientTrust};
 use value::Str;
 
@@ -39,16 +40,16 @@ impl RequestHeaderArgs {
             (
                 "requestheader-username-headers",
                 list_values(&self.requestheader_username_headers),
-                "X-Remote-User",
+                REMOTE_USER,
             ),
-            ("requestheader-group-headers", list_values(&self.requestheader_group_headers), "X-Remote-Group"),
+            ("requestheader-group-headers", list_values(&self.requestheader_group_headers), REMOTE_GROUP),
             (
                 "requestheader-extra-headers-prefix",
                 list_values(&self.requestheader_extra_headers_prefix),
-                "X-Remote-Extra-",
+                REMOTE_EXTRA_PREFIX,
             ),
             ("requestheader-allowed-names", list_values(&self.requestheader_allowed_names), ""),
-            ("requestheader-uid-headers", list_values(&self.requestheader_uid_headers), "X-Remote-Uid"),
+            ("requestheader-uid-headers", list_values(&self.requestheader_uid_headers), REMOTE_UID),
         ];
         let mut errors: Vec<String> = Vec::new();
         for (flag, values, standard) in lists {

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use admission::manifests::ManifestSet;
 use anyhow::{Context as _, Result, bail};
+use authn::front_proxy::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
 use authn::{Anonymous, FrontProxy};
 use authz::config::Flags;
 use server::tokens::TokenConfig;
-use server::{Authorization, Config, Data};
+use server::{Authorization, Config, StorageBackend};
 use transport::pki::{self, TlsIdentity};
 
 use crate::gates::{FeatureGates, WEBHOOK_TOKENS};
@@ -51,13 +52,13 @@ const HEALTH_PATHS: &[&str] = &["/healthz", "/livez", "/readyz"];
 
 /// Runs the server until SIGTERM or SIGINT. `flags` are all flags with their values, for `/flagz`.
 pub(crate) fn run(args: &Args, flags: Vec<(String, String)>) -> Result<()> {
-    logging::start(args.logging_format, args.verbosity)?;
+    let _log = logging::start(args.logging_format, args.verbosity)?;
     let directory = &args.data_dir;
     create_private_directory(directory)?;
     let files = ClusterFiles::read_or_create(directory)?;
     let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut config = Config::new(SocketAddr::new(local, args.secure_port), files.serving);
-    config.storage.data = Data::Directory(directory.join("store"));
+    config.storage.data = StorageBackend::Directory(directory.join("store"));
     config.authentication.client_ca = Some(files.authority.cert_pem.clone().into_bytes());
     config.controllers.root_ca = Some(files.authority.cert_pem.clone());
     // Aggregated API servers trust identity headers from the holder of the proxy client certificate. They read its authority from the
@@ -128,10 +129,10 @@ const PROXY_CLIENT: &str = "front-proxy-client";
 fn front_proxy() -> FrontProxy {
     FrontProxy {
         allowed_names: vec![PROXY_CLIENT.into()],
-        username_headers: vec!["X-Remote-User".into()],
-        uid_headers: vec!["X-Remote-Uid".into()],
-        group_headers: vec!["X-Remote-Group".into()],
-        extra_header_prefixes: vec!["X-Remote-Extra-".into()],
+        username_headers: vec![REMOTE_USER.into()],
+        uid_headers: vec![REMOTE_UID.into()],
+        group_headers: vec![REMOTE_GROUP.into()],
+        extra_header_prefixes: vec![REMOTE_EXTRA_PREFIX.into()],
     }
 }
 

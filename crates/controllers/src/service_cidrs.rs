@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::labels::{IP_ADDRESS_MANAGED_BY, IP_ALLOCATOR};
 use api::service_cidr::is_allocatable;
 use api::time::Timestamp;
 use api::validation::fields::Read as _;
@@ -16,7 +17,7 @@ use tokio::sync::watch;
 use value::{Str, Value};
 
 use crate::api::{Api, ObjectChange, PatchBody, ResourceKind, WatchSource};
-use crate::drive::{self, Controller, Next};
+use crate::drive::{self, Controller, ReconcileOutcome};
 use crate::events;
 
 pub(crate) const NAME: &str = "service-cidrs-controller";
@@ -24,8 +25,6 @@ pub(crate) const NAME: &str = "service-cidrs-controller";
 /// The name in events and in managed fields.
 const COMPONENT: &str = "service-cidr-controller";
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-const MANAGED_BY_LABEL: &str = "ipaddress.kubernetes.io/managed-by";
-const MANAGER: &str = "ipallocator.k8s.io";
 
 /// Time after the deletion of a ServiceCIDR in which a server may still allocate from it.
 const DELETION_GRACE: Duration = Duration::from_secs(10);
@@ -79,9 +78,9 @@ impl<A: Api> Controller for ServiceCidrProtection<A> {
         stored.iter().filter(waits).map(|cidr| now(meta::name(cidr))).collect()
     }
 
-    async fn reconcile(&self, name: Str) -> Result<Next<Str>, Status> {
+    async fn reconcile(&self, name: Str) -> Result<ReconcileOutcome<Str>, Status> {
         let object_ref = self.cidrs.object_ref("", &name);
-        let Some(cidr) = self.api.get(&object_ref)? else { return Ok(Next::Done) };
+        let Some(cidr) = self.api.get(&object_ref)? else { return Ok(ReconcileOutcome::Done) };
         let all = self.api.list(&self.cidrs, "")?;
         let addresses = || self.api.list(&self.addresses, "");
         match step(&cidr, &all, addresses, self.api.now())? {
@@ -101,7 +100,7 @@ impl<A: Api> Controller for ServiceCidrProtection<A> {
                 let message = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
                 self.set_ready(&cidr, "False", "Terminating", message).await?;
             }
-            CidrStep::Wait(time) => return Ok(Next::After(time)),
+            CidrStep::Wait(time) => return Ok(ReconcileOutcome::After(time)),
             CidrStep::Release => {
                 let patch = finalizer_patch("$deleteFromPrimitiveList/finalizers");
                 match self.api.patch(&object_ref, "", &PatchBody::Strategic(patch)).await {
@@ -110,7 +109,7 @@ impl<A: Api> Controller for ServiceCidrProtection<A> {
                 }
             }
         }
-        Ok(Next::Done)
+        Ok(ReconcileOutcome::Done)
     }
 }
 
@@ -189,7 +188,7 @@ fn ranges(cidr: &Value) -> Vec<IpNet> {
 
 /// The address of an IPAddress that was allocated for a Service.
 fn managed_address(object: &Value) -> Option<IpAddr> {
-    let is_managed = object.part("metadata").part("labels").text(MANAGED_BY_LABEL) == MANAGER;
+    let is_managed = object.part("metadata").part("labels").text(IP_ADDRESS_MANAGED_BY) == IP_ALLOCATOR;
     is_managed.then(|| meta::name(object).parse().ok()).flatten()
 }
 

@@ -229,7 +229,6 @@ fn differs(new: &Value, old: &Value) -> bool {
 
 /// Warns about finalizers added by this write whose names are not domain-qualified or are invalid.
 fn finalizer_warnings(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
-    const STANDARD: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
     let mut added: Vec<&str> = api::meta::finalizers(new)
         .filter(|name| !old.is_some_and(|old| api::meta::finalizers(old).any(|other| other == *name)))
         .collect();
@@ -240,7 +239,7 @@ fn finalizer_warnings(new: &Value, old: Option<&Value>, warnings: &mut Vec<Strin
         for wrong in names::is_qualified_name(name) {
             warnings.push(format!("metadata.finalizers: {quoted}: {wrong}"));
         }
-        if !name.contains('/') && !STANDARD.contains(&name) {
+        if !name.contains('/') && !api::finalizers::STANDARD.contains(&name) {
             let path = if name.contains('.') { " including a path (/)" } else { "" };
             warnings.push(format!(
                 "metadata.finalizers: {quoted}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers"

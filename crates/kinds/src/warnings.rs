@@ -169,7 +169,7 @@ fn quota(quota: &Value, warnings: &mut Vec<String>) {
 }
 
 pub(crate) fn service_account(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
-    let key = "kubernetes.io/enforce-mountable-secrets";
+    let key = api::labels::ENFORCE_MOUNTABLE_SECRETS;
     if old.is_some_and(|old| old.at(&["metadata", "annotations", key]).is_some()) {
         return;
     }

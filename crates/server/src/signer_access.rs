@@ -18,7 +18,7 @@ pub(crate) async fn check_status(
     new: &Value,
     old: &Value,
 ) -> Option<FieldError> {
-    if kind.stored.group != "certificates.k8s.io" || kind.stored.kind != "PodCertificateRequest" {
+    if kind.stored.group != api::groups::CERTIFICATES || kind.stored.kind != "PodCertificateRequest" {
         return None;
     }
     if fields::same(new.at(&["status"]), old.at(&["status"])) {

@@ -2,14 +2,13 @@
 
 use api::GroupVersionKind;
 use api::field::quote;
+use api::groups;
 use api::type_meta;
 use value::yaml::{self, Document, Position, Spans};
 use value::{Map, Value, write};
 
 use super::problem::{ManifestProblem, Problems};
 use super::{ManifestFile, ManifestSet};
-
-const GROUP: &str = "admissionregistration.k8s.io";
 
 /// The maximum nesting depth of lists.
 pub(super) const MAX_LISTS: usize = 16;
@@ -46,7 +45,6 @@ impl ObjectSpans {
         self.spans.nearest(&self.path(field)).value
     }
 
-    /// The position of a field's key.
     fn key(&self, field: &str) -> Position {
         self.spans.nearest(&self.path(field)).key
     }
@@ -106,7 +104,7 @@ pub(super) fn items<'a>(
     }
 }
 
-/// Whether a document consists of comments only, like a licence header. kube-apiserver rejects such a
+/// Whether a document consists of comments only, like a license header. kube-apiserver rejects such a
 /// document, kubectl does not.
 fn is_comment(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
@@ -198,7 +196,7 @@ impl FileDecoder<'_, '_> {
         // the field.
         let schema = schema::of(&gvk.group, &gvk.version, &gvk.kind);
         if let Some(schema) = schema {
-            let outcome = schema::decode::normalise(&mut object, schema);
+            let outcome = schema::decode::normalize(&mut object, schema);
             if let Some(error) = outcome.type_error(&[]) {
                 let field = bad_base64(&error, &object).unwrap_or_else(|| wrong_field(&error));
                 let report = format!("{within}{error}");
@@ -225,7 +223,7 @@ impl FileDecoder<'_, '_> {
             .iter()
             .find(|k| kind.strip_suffix("List") == Some(**k))
             .filter(|_| single.is_none());
-        match (gvk.version == "v1" && gvk.group == GROUP, single, listed) {
+        match (gvk.version == "v1" && gvk.group == groups::ADMISSION_REGISTRATION, single, listed) {
             (true, Some(kind), _) => {
                 (self.accept)(vec![DecodedObject { object, kind, spans: spans.clone() }], self.problems);
             }
@@ -243,7 +241,7 @@ impl FileDecoder<'_, '_> {
             }
             _ => {
                 let message = format!("unsupported resource type *{}.{kind}", gvk.version);
-                let hint = if gvk.group == GROUP && gvk.version != "v1" {
+                let hint = if gvk.group == groups::ADMISSION_REGISTRATION && gvk.version != "v1" {
                     "only admissionregistration.k8s.io/v1 is read from files".to_owned()
                 } else {
                     format!("the kinds of this directory are {}", self.set.kinds().join(", "))
@@ -275,7 +273,7 @@ impl FileDecoder<'_, '_> {
             .filter(|name| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "items"))
             .collect();
         if let Some((schema, metadata)) = schema::named("meta.v1.ListMeta").zip(fields.get("metadata")) {
-            let outcome = schema::decode::normalise(&mut metadata.clone(), schema);
+            let outcome = schema::decode::normalize(&mut metadata.clone(), schema);
             if let Some(error) = outcome.type_error(&[]) {
                 let report = format!("{within}{error}");
                 return self.problems.error_loading(
@@ -371,7 +369,9 @@ fn registered(gvk: &GroupVersionKind) -> Option<&str> {
     if gvk.group.is_empty() {
         return (gvk.version == "v1" && kind == "Status").then_some(kind);
     }
-    if gvk.group != GROUP || !matches!(gvk.version.as_str(), "v1" | "v1beta1" | "v1alpha1") {
+    if gvk.group != groups::ADMISSION_REGISTRATION
+        || !matches!(gvk.version.as_str(), "v1" | "v1beta1" | "v1alpha1")
+    {
         return None;
     }
     let bare = kind.strip_suffix("List").unwrap_or(kind);

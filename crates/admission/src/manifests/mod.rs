@@ -24,7 +24,6 @@ pub use expected::EXPECTED_OBJECTS;
 pub use problem::{LoadError, ManifestProblem};
 pub use restrictions::STATIC_SUFFIX;
 
-/// A file of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestFile {
     /// As shown in messages.
@@ -85,7 +84,6 @@ impl ManifestSet {
 #[derive(Clone, Debug)]
 pub struct Manifest {
     pub object: Arc<Value>,
-    /// The path of the file.
     pub file: Str,
     /// The line on which the object begins.
     pub line: usize,
@@ -288,7 +286,7 @@ impl ManifestValidator<'_> {
     ) {
         let mut valid = Vec::with_capacity(items.len());
         for mut item in items {
-            let kind = api::GroupKind::new("admissionregistration.k8s.io", item.kind);
+            let kind = api::GroupKind::new(api::groups::ADMISSION_REGISTRATION, item.kind);
             kinds::table::behavior(&kind).apply_defaults(&mut item.object);
             let checks = kinds::table::behavior(&kind).rules.as_ref();
             let errors = checks.map(|rules| (rules.create)(&item.object, &self.context)).unwrap_or_default();

@@ -1,10 +1,9 @@
 //! Kinds that are exempt from webhooks and policies.
 
 use api::GroupResource;
+use api::groups::ADMISSION_REGISTRATION;
 
 use crate::{AdmissionAttributes, ClusterView};
-
-const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// Which webhooks and policies must not intercept a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +30,11 @@ pub fn exemption(attributes: &AdmissionAttributes<'_>, cluster: &dyn ClusterView
 
 pub(super) fn exemption_of_built_in(resource: &GroupResource) -> Exemption {
     match (resource.group.as_str(), resource.resource.as_str()) {
-        (ADMISSION, "validatingwebhookconfigurations" | "mutatingwebhookconfigurations") => {
+        (ADMISSION_REGISTRATION, "validatingwebhookconfigurations" | "mutatingwebhookconfigurations") => {
             Exemption::FromApiWebhooks
         }
         (
-            ADMISSION,
+            ADMISSION_REGISTRATION,
             "validatingadmissionpolicies"
             | "validatingadmissionpolicybindings"
             | "mutatingadmissionpolicies"

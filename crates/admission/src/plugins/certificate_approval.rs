@@ -4,7 +4,8 @@ use api::Status;
 
 use super::certificates::{SignerPermission, admit, is_request, signer};
 use crate::{
-    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, Operation, VersionedObject,
+    AdmissionAttributes, AdmissionFuture, AdmissionNotes, AsyncPlugin, ClusterView, Operation,
+    VersionedObject,
 };
 
 /// Checks changes of the `approval` subresource.
@@ -18,7 +19,7 @@ impl AsyncPlugin for CertificateApproval {
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         _: &'a mut AdmissionNotes,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         let about = is_request(attributes, "approval") && attributes.operation == Operation::Update;
         let Some(old) = attributes.old_object.stored().filter(|_| about) else { return admit() };
         // The signer of the stored request counts: the update could name another.

@@ -4,7 +4,8 @@ use api::Status;
 
 use super::certificates::{SignerPermission, admit, is_request, signer};
 use crate::{
-    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, Operation, VersionedObject,
+    AdmissionAttributes, AdmissionFuture, AdmissionNotes, AsyncPlugin, ClusterView, Operation,
+    VersionedObject,
 };
 
 /// Checks changes of `status.certificate`.
@@ -18,7 +19,7 @@ impl AsyncPlugin for CertificateSigning {
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         _: &'a mut AdmissionNotes,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         let about = is_request(attributes, "status") && attributes.operation == Operation::Update;
         let old = attributes.old_object.stored().filter(|_| about);
         let (Some(old), Some(new)) = (old, object.stored()) else { return admit() };

@@ -1,12 +1,10 @@
 //! CertificateSubjectRestriction: a client certificate for `system:masters` cannot be requested.
 
-use api::Status;
+use api::{Status, signers};
 use value::Value;
 
 use super::certificates::{is_request, signer};
 use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
-
-const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// Checks the subjects of client certificate requests.
 #[derive(Debug)]
@@ -22,14 +20,14 @@ impl Plugin for CertificateSubjectRestriction {
     ) -> Result<(), Status> {
         let about = is_request(attributes, "") && attributes.operation == Operation::Create;
         let Some(request) = object.filter(|_| about) else { return Ok(()) };
-        if signer(request) != CLIENT_SIGNER {
+        if signer(request) != signers::CLIENT {
             return Ok(());
         }
         let pem = request.str_at(&["spec", "request"]).unwrap_or_default();
         let parsed = kinds::validation::certificates::certificate_request(pem)
             .map_err(|why| attributes.refuse(object, format!("failed to parse CSR: {why}")))?;
         if parsed.subject.organizations.iter().any(|group| group == authn::names::MASTERS) {
-            let why = format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed");
+            let why = format!("use of {} signer with system:masters group is not allowed", signers::CLIENT);
             return Err(attributes.refuse(object, why));
         }
         Ok(())

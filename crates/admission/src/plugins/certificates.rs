@@ -1,12 +1,11 @@
 //! The permissions for signers that the plugins of `certificates.k8s.io` check.
 
-use api::{Status, field};
+use api::{Status, field, groups};
 use authn::User;
 use value::{Str, Value};
 
-use crate::{AdmissionAttributes, BoxFuture, ClusterView};
+use crate::{AdmissionAttributes, AdmissionFuture, ClusterView};
 
-pub(super) const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
 
 /// A permission for a signer, and how the error names it.
@@ -31,14 +30,14 @@ impl SignerPermission<'_> {
     }
 }
 
-pub(super) fn admit<'a>() -> BoxFuture<'a, Result<(), Status>> {
+pub(super) fn admit<'a>() -> AdmissionFuture<'a, Result<(), Status>> {
     Box::pin(std::future::ready(Ok(())))
 }
 
 pub(super) fn is_request(attributes: &AdmissionAttributes<'_>, subresource: &str) -> bool {
     attributes.subresource == subresource
         && attributes.resource.resource == REQUESTS
-        && attributes.resource.group == GROUP
+        && attributes.resource.group == groups::CERTIFICATES
 }
 
 pub(super) fn signer(object: &Value) -> &str {
@@ -57,7 +56,7 @@ pub async fn may_use_signer(
     for name in [Str::from(signer), value::format_smolstr!("{domain}/*")] {
         let question = authz::AuthorizationAttributes {
             name,
-            ..authz::AuthorizationAttributes::resource(Str::new_static(verb), GROUP, "signers")
+            ..authz::AuthorizationAttributes::resource(Str::new_static(verb), groups::CERTIFICATES, "signers")
         };
         let answer = cluster.authorize(user, &question).await;
         if answer.error.is_none() && answer.decision == authz::Decision::Allow {

@@ -2,8 +2,10 @@
 
 use api::{Status, meta};
 
-use super::certificates::{GROUP, SignerPermission, admit, signer};
-use crate::{AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, VersionedObject};
+use super::certificates::{SignerPermission, admit, signer};
+use crate::{
+    AdmissionAttributes, AdmissionFuture, AdmissionNotes, AsyncPlugin, ClusterView, VersionedObject,
+};
 
 /// Checks trust bundles that name a signer.
 #[derive(Debug)]
@@ -16,9 +18,9 @@ impl AsyncPlugin for ClusterTrustBundleAttest {
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         _: &'a mut AdmissionNotes,
-    ) -> BoxFuture<'a, Result<(), Status>> {
-        let about =
-            attributes.resource.resource == "clustertrustbundles" && attributes.resource.group == GROUP;
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
+        let about = attributes.resource.resource == "clustertrustbundles"
+            && attributes.resource.group == api::groups::CERTIFICATES;
         let Some(new) = object.stored().filter(|_| about) else { return admit() };
         let signer = signer(new);
         let old = attributes.old_object.stored();

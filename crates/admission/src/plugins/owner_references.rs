@@ -8,7 +8,8 @@ use api::{GroupVersion, Status, meta};
 use value::{Str, Value};
 
 use crate::{
-    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, Operation, VersionedObject,
+    AdmissionAttributes, AdmissionFuture, AdmissionNotes, AsyncPlugin, ClusterView, Operation,
+    VersionedObject,
 };
 
 #[derive(Debug)]
@@ -21,7 +22,7 @@ impl AsyncPlugin for OwnerReferencesPermissionEnforcement {
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         _: &'a mut AdmissionNotes,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         let writes = attributes.operation.is_write();
         // Kubelets update the status of pods with any owners.
         let exempt = attributes.resource.resource == "pods"

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use value::{Value, write};
 
+use crate::finalizers::{self, FOREGROUND, ORPHAN};
 use crate::{FieldErrors, gvk::GroupVersion, names};
 
 use super::fields::{At, IMMUTABLE, Read, Report, same};
@@ -243,8 +244,6 @@ fn owner_reference_json(reference: &Value) -> String {
 }
 
 fn finalizers(metadata: Option<&Value>, errors: &mut FieldErrors) {
-    const ORPHAN: &str = "orphan";
-    const FOREGROUND: &str = "foregroundDeletion";
     let at = METADATA.field("finalizers");
     for name in metadata.texts("finalizers") {
         errors.invalid_each(&at, name, names::is_qualified_name(name));
@@ -279,7 +278,7 @@ fn known_finalizers(object: &Value, errors: &mut FieldErrors) {
     }
     let list = METADATA.field("finalizers");
     for (i, name) in object.part("metadata").texts("finalizers").enumerate() {
-        if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+        if !name.contains('/') && !finalizers::STANDARD.contains(&name) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             errors.invalid(&list.index(i), name, detail);
         }
@@ -327,22 +326,7 @@ pub fn label_selector(selector: Option<&Value>, lenient: bool, at: &At<'_>, erro
     let list = at.field("matchExpressions");
     for (i, requirement) in selector.items("matchExpressions").iter().enumerate() {
         let at = list.index(i);
-        let values = requirement.items("values");
-        match requirement.text("operator") {
-            "In" | "NotIn" => {
-                if values.is_empty() {
-                    let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                    errors.required(&at.field("values"), detail);
-                }
-            }
-            "Exists" | "DoesNotExist" => {
-                if !values.is_empty() {
-                    let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                    errors.forbidden(&at.field("values"), detail);
-                }
-            }
-            other => errors.invalid(&at.field("operator"), other, "not a valid selector operator"),
-        }
+        selector_operator(requirement, &at, errors);
         label_name(requirement.text("key"), &at.field("key"), errors);
         if !lenient {
             let at = at.field("values");
@@ -350,6 +334,25 @@ pub fn label_selector(selector: Option<&Value>, lenient: bool, at: &At<'_>, erro
                 errors.invalid_each(&at.index(i), value, names::is_valid_label_value(value));
             }
         }
+    }
+}
+
+/// The detail of the error about an unknown operator of a selector.
+pub const UNKNOWN_OPERATOR: &str = "not a valid selector operator";
+
+/// Validates the operator of a requirement, and that it has values exactly if the operator needs them.
+pub fn selector_operator(requirement: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    let has_values = !requirement.items("values").is_empty();
+    match requirement.text("operator") {
+        "In" | "NotIn" if !has_values => {
+            errors.required(&at.field("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+        }
+        "Exists" | "DoesNotExist" if has_values => {
+            let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            errors.forbidden(&at.field("values"), detail);
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        other => errors.invalid(&at.field("operator"), other, UNKNOWN_OPERATOR),
     }
 }
 

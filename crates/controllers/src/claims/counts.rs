@@ -9,13 +9,9 @@ use value::{Str, Value};
 use super::creation::POD_CLAIM;
 use super::objects::is_allocated;
 
-/// Annotation of a claim that a scheduler created for the extended resources of a pod.
-const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
-
 /// The label values by which claims are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimLabels {
-    /// The claim has an allocation.
     pub allocated: bool,
     /// At least one request asks for admin access.
     pub admin_access: bool,
@@ -86,7 +82,7 @@ impl ClaimCounts {
 
 fn labels(claim: &Value) -> ClaimLabels {
     let annotation = |name| claim.str_at(&["metadata", "annotations", name]).unwrap_or_default();
-    let source = if annotation(EXTENDED) == "true" {
+    let source = if annotation(api::labels::EXTENDED_RESOURCE_CLAIM) == "true" {
         "extended_resource"
     } else if annotation(POD_CLAIM).is_empty() {
         ""

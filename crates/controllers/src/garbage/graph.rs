@@ -4,16 +4,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use api::finalizers::{FOREGROUND, ORPHAN};
 use api::meta::{self, OwnerReference};
 use value::{Str, Value};
 
-use super::{FOREGROUND, ORPHAN};
 use crate::api::{ObjectChange, TypedObjectRef};
 
 /// The deletion state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeletionState {
-    /// It is not being deleted.
     NotDeleting,
     /// In deletion, but not waiting for dependents.
     Deleting,
@@ -144,7 +143,6 @@ impl OwnerGraph {
         affected
     }
 
-    /// Returns `uid` if it is in foreground deletion.
     fn if_in_foreground_deletion(&self, uid: &Str) -> Option<Str> {
         self.nodes.get(uid).filter(|node| node.deletion == DeletionState::Foreground).map(|_| uid.clone())
     }

@@ -20,8 +20,8 @@ fn there_are_two_mandatory_objects_of_each_kind_and_fifteen_suggested_ones() {
 #[test]
 fn correct_objects_stay_and_missing_ones_are_created() {
     for one in objects() {
-        assert_eq!(one.revise(None), Revision::Create(one.object.clone()));
-        assert_eq!(one.revise(Some(&stored(&one, 1))), Revision::Keep);
+        assert_eq!(one.revise(None), MaintenanceWrite::Create(one.object.clone()));
+        assert_eq!(one.revise(Some(&stored(&one, 1))), MaintenanceWrite::Keep);
     }
 }
 
@@ -30,9 +30,9 @@ fn a_changed_suggested_spec_is_restored_unless_its_annotation_forbids_it() {
     let level = maintained(FlowControlKind::PriorityLevel, "workload-low");
     let mut changed = stored(&level, 2);
     changed.set_at(&["spec", "limited", "nominalConcurrencyShares"], 7_i64);
-    assert_eq!(level.revise(Some(&changed)), Revision::Update(stored(&level, 2)));
+    assert_eq!(level.revise(Some(&changed)), MaintenanceWrite::Update(stored(&level, 2)));
     changed.set_at(&["metadata", "annotations", AUTO_UPDATE], "false");
-    assert_eq!(level.revise(Some(&changed)), Revision::Keep);
+    assert_eq!(level.revise(Some(&changed)), MaintenanceWrite::Keep);
     // Without a readable annotation, a changed spec belongs to the operator, and the annotation records that from now on.
     for word in [Some("maybe"), None] {
         match word {
@@ -41,11 +41,11 @@ fn a_changed_suggested_spec_is_restored_unless_its_annotation_forbids_it() {
         }
         let mut customized = changed.clone();
         customized.set_at(&["metadata", "annotations", AUTO_UPDATE], "false");
-        assert_eq!(level.revise(Some(&changed)), Revision::Update(customized));
+        assert_eq!(level.revise(Some(&changed)), MaintenanceWrite::Update(customized));
     }
     // A spec that was never changed belongs to the server.
     changed.set_at(&["metadata", "generation"], 1_i64);
-    assert_eq!(level.revise(Some(&changed)), Revision::Update(stored(&level, 1)));
+    assert_eq!(level.revise(Some(&changed)), MaintenanceWrite::Update(stored(&level, 1)));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_mandatory_object_is_restored_whatever_its_annotation_says() {
     let mut changed = stored(&schema, 5);
     changed.set_at(&["spec", "matchingPrecedence"], 9_i64);
     changed.set_at(&["metadata", "annotations", AUTO_UPDATE], "false");
-    assert_eq!(schema.revise(Some(&changed)), Revision::Update(stored(&schema, 5)));
+    assert_eq!(schema.revise(Some(&changed)), MaintenanceWrite::Update(stored(&schema, 5)));
 }
 
 #[test]
@@ -63,9 +63,9 @@ fn changes_to_the_seats_of_the_exempt_level_are_preserved() {
     let mut changed = stored(&level, 3);
     changed.set_at(&["spec", "exempt", "nominalConcurrencyShares"], 40_i64);
     changed.set_at(&["spec", "exempt", "lendablePercent"], 50_i64);
-    assert_eq!(level.revise(Some(&changed)), Revision::Keep);
+    assert_eq!(level.revise(Some(&changed)), MaintenanceWrite::Keep);
     changed.remove_at(&["spec", "exempt"]);
-    assert_eq!(level.revise(Some(&changed)), Revision::Update(stored(&level, 3)));
+    assert_eq!(level.revise(Some(&changed)), MaintenanceWrite::Update(stored(&level, 3)));
 }
 
 #[test]

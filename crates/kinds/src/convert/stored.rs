@@ -7,6 +7,7 @@ mod old_fields;
 #[cfg(test)]
 mod tests;
 
+use api::groups::{ADMISSION_REGISTRATION, CERTIFICATES, FLOW_CONTROL, RBAC};
 use value::Value;
 
 pub(super) use self::old_fields::missing_parameters_deny;
@@ -57,22 +58,18 @@ pub fn stored_version(group: &str, version: &str, kind: &str) -> Option<&'static
         .find(|stored| stored.version == version && stored.kind == kind && stored.group == group)
 }
 
-const ADMISSION: &str = "admissionregistration.k8s.io";
-const CERTIFICATES: &str = "certificates.k8s.io";
-const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
-const RBAC: &str = "rbac.authorization.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
 
 static STORED_VERSIONS: &[StoredVersion] = &[
-    StoredVersion::equal(ADMISSION, "v1beta1", "ValidatingAdmissionPolicy"),
-    StoredVersion::equal(ADMISSION, "v1alpha1", "ValidatingAdmissionPolicy"),
-    StoredVersion::equal(ADMISSION, "v1beta1", "ValidatingAdmissionPolicyBinding"),
-    StoredVersion::equal(ADMISSION, "v1alpha1", "ValidatingAdmissionPolicyBinding")
+    StoredVersion::equal(ADMISSION_REGISTRATION, "v1beta1", "ValidatingAdmissionPolicy"),
+    StoredVersion::equal(ADMISSION_REGISTRATION, "v1alpha1", "ValidatingAdmissionPolicy"),
+    StoredVersion::equal(ADMISSION_REGISTRATION, "v1beta1", "ValidatingAdmissionPolicyBinding"),
+    StoredVersion::equal(ADMISSION_REGISTRATION, "v1alpha1", "ValidatingAdmissionPolicyBinding")
         .converted(old_fields::missing_parameters_deny),
-    StoredVersion::equal(ADMISSION, "v1beta1", "ValidatingWebhookConfiguration")
+    StoredVersion::equal(ADMISSION_REGISTRATION, "v1beta1", "ValidatingWebhookConfiguration")
         .converted(old_fields::old_webhooks),
-    StoredVersion::equal(ADMISSION, "v1beta1", "MutatingWebhookConfiguration")
+    StoredVersion::equal(ADMISSION_REGISTRATION, "v1beta1", "MutatingWebhookConfiguration")
         .converted(old_fields::old_webhooks),
     StoredVersion::equal("apiregistration.k8s.io", "v1beta1", "APIService"),
     StoredVersion::equal("apps", "v1beta2", "ControllerRevision"),

@@ -45,7 +45,7 @@ fn fill_from(item: &mut Map, field: &str, from: &str) {
 pub fn namespace(object: &mut Value) {
     let name = api::meta::name(object).to_owned();
     if !name.is_empty() {
-        object.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], name);
+        object.set_at(&["metadata", "labels", api::labels::NAMESPACE_NAME], name);
     }
     object.make_map().child_or_insert("status").fill_zero("phase", "Active");
 }

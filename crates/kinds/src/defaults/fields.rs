@@ -9,7 +9,6 @@ pub(crate) trait Fill {
     /// Sets the field if it is absent, null, empty or zero (a plain value in Go).
     fn fill_zero(&mut self, field: &str, value: impl Into<Value>);
 
-    /// Returns the map at the field, if there is one.
     fn child(&mut self, field: &str) -> Option<&mut Map>;
 
     /// Returns the map at the field, creating it if absent.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use api::FieldErrors;
 use api::names;
+use api::signers;
 use api::validation::fields::{At, IMMUTABLE, Read, Report, supersede};
 use api::validation::meta;
 use api::validation::repeated::Repeated;
@@ -34,7 +35,6 @@ pub(crate) const TRUST_BUNDLE: ValidationRules = ValidationRules {
 };
 const SPEC: At<'static> = At::new("spec");
 const CONDITIONS: At<'static> = At::new("status.conditions");
-const LEGACY: &str = "kubernetes.io/legacy-unknown";
 const MAX_TRUST_BUNDLE: usize = 1 << 20;
 
 const USAGES: [&str; 23] = [
@@ -144,8 +144,8 @@ fn signing_request(request: &Value, old: Option<&Value>) -> FieldErrors {
         }
     }
     let signer = spec.text("signerName");
-    let was_legacy = old.is_some_and(|old| old.part("spec").text("signerName") == LEGACY);
-    if signer == LEGACY && !was_legacy {
+    let was_legacy = old.is_some_and(|old| old.part("spec").text("signerName") == signers::LEGACY_UNKNOWN);
+    if signer == signers::LEGACY_UNKNOWN && !was_legacy {
         let detail = "the legacy signerName is not allowed via this API version";
         errors.invalid(&SPEC.field("signerName"), signer, detail);
     } else {

@@ -5,9 +5,9 @@
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
-use api::names;
 use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
 use api::validation::meta;
+use api::{names, namespaces};
 use value::Value;
 
 use super::{ValidationRules, internal_json, no_rules};
@@ -46,7 +46,7 @@ fn common(event: &Value, controller_field: &str) -> FieldErrors {
         }
         return errors;
     }
-    mismatch(about.is_empty() && !matches!(namespace, "default" | "kube-system"));
+    mismatch(about.is_empty() && !matches!(namespace, namespaces::DEFAULT | namespaces::SYSTEM));
     let controller = event.text("reportingComponent");
     let at = At::new(controller_field);
     if controller.is_empty() {

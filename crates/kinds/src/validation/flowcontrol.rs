@@ -2,10 +2,11 @@
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
-use api::names;
+use api::labels::PRESERVE_ZERO_SHARES;
 use api::validation::fields::{At, Read, Report, same, supersede};
 use api::validation::meta;
 use api::validation::repeated::Repeated;
+use api::{identities, names};
 use value::Value;
 
 use super::{ValidationContext, ValidationRules, internal_json};
@@ -35,7 +36,6 @@ const MAX_QUEUES: i64 = 10_000_000;
 const MAX_HASH_BITS: u32 = 60;
 const VERBS: [&str; 9] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
-const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
 fn flow_schema(schema: &Value, _: &ValidationContext) -> FieldErrors {
     let mut errors = meta::create(schema, false, names::name_is_dns_subdomain);
@@ -109,9 +109,9 @@ fn mandatory_schema(name: &str) -> Option<Value> {
         ]
     };
     match name {
-        "exempt" => Some(Value::map(spec("exempt", 1, rule(vec![group("system:masters")])))),
+        "exempt" => Some(Value::map(spec("exempt", 1, rule(vec![group(identities::MASTERS)])))),
         "catch-all" => {
-            let subjects = vec![group("system:unauthenticated"), group("system:authenticated")];
+            let subjects = vec![group(identities::UNAUTHENTICATED), group(identities::AUTHENTICATED)];
             let mut fields = spec("catch-all", MAX_PRECEDENCE, rule(subjects));
             fields.push(("distinguisherMethod", Value::map([("type", "ByUser")])));
             Some(Value::map(fields))
@@ -283,8 +283,8 @@ fn conditions(object: &Value, errors: &mut FieldErrors) {
 
 fn priority_level(level: &Value) -> FieldErrors {
     let mut errors = meta::create(level, false, names::name_is_dns_subdomain);
-    if level.part("metadata").part("annotations").part(PRESERVE_ZERO).is_some() {
-        let detail = format!("annotation '{PRESERVE_ZERO}' is forbidden");
+    if level.part("metadata").part("annotations").part(PRESERVE_ZERO_SHARES).is_some() {
+        let detail = format!("annotation '{PRESERVE_ZERO_SHARES}' is forbidden");
         errors.forbidden(&At::new("metadata.annotations"), detail);
     }
     let spec = level.part("spec");

@@ -2,6 +2,7 @@
 
 use api::FieldErrors;
 use api::field::FieldErrorKind;
+use api::groups;
 use api::names;
 use api::validation::fields::{At, IMMUTABLE, Read, Report, same, supersede};
 use api::validation::meta;
@@ -40,8 +41,6 @@ pub(crate) const CLUSTER_ROLE_BINDING: ValidationRules = ValidationRules {
     update: update_cluster_role_binding,
     update_status: no_rules,
 };
-
-const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Role names only need to be valid path segments.
 fn rbac_name(name: &str, _: bool) -> Vec<String> {
@@ -149,8 +148,8 @@ fn binding_rules(binding: &Value, is_namespaced: bool) -> FieldErrors {
     let mut errors = meta::create(binding, is_namespaced, rbac_name);
     let reference = binding.part("roleRef");
     let at = At::new("roleRef");
-    if reference.text("apiGroup") != GROUP {
-        errors.not_supported(&at.field("apiGroup"), reference.text("apiGroup"), &[GROUP]);
+    if reference.text("apiGroup") != groups::RBAC {
+        errors.not_supported(&at.field("apiGroup"), reference.text("apiGroup"), &[groups::RBAC]);
     }
     let kinds: &[&str] = if is_namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     if !kinds.contains(&reference.text("kind")) {
@@ -182,8 +181,8 @@ fn subject_rules(subject: &Value, is_namespaced: bool, at: &At<'_>, errors: &mut
             }
         }
         "User" | "Group" => {
-            if group != GROUP {
-                errors.not_supported(&at.field("apiGroup"), group, &[GROUP]);
+            if group != groups::RBAC {
+                errors.not_supported(&at.field("apiGroup"), group, &[groups::RBAC]);
             }
         }
         other => errors.not_supported(&at.field("kind"), other, &["ServiceAccount", "User", "Group"]),

@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use api::labels::APP_ARMOR_PREFIX;
 use api::validation::fields::{At, Read, same};
 use value::Value;
 
 use super::storage::claim_spec;
 use super::{deprecated_label, fractional, node_selector_term};
 use crate::pod_containers::visit_containers;
-use crate::strategy::{APP_ARMOR_PREFIX, app_armor_profile, deprecated_app_armor_annotations};
+use crate::strategy::{app_armor_profile, deprecated_app_armor_annotations};
 
 pub(super) fn pod(pod: &Value, warnings: &mut Vec<String>) {
     for key in deprecated_app_armor_annotations(pod) {

@@ -2,12 +2,11 @@
 //! permissions, so their messages could otherwise disclose objects that the author may not read.
 
 use admission::ClusterView;
+use api::groups::ADMISSION_REGISTRATION;
 use api::{FieldError, GroupKind, GroupVersion};
 use authn::User;
 use authz::{AuthorizationAttributes, Decision};
 use value::{Path, Str, Value};
-
-use super::informers::GROUP;
 
 /// The error if `user` may not read the parameters of a new or changed policy or binding. Members of the group `system:masters` are
 /// not checked.
@@ -18,7 +17,7 @@ pub(crate) async fn check(
     new: &Value,
     old: Option<&Value>,
 ) -> Option<FieldError> {
-    if kind.group != GROUP || user.is_in(authn::names::MASTERS) {
+    if kind.group != ADMISSION_REGISTRATION || user.is_in(authn::names::MASTERS) {
         return None;
     }
     let (field, refused) = match kind.kind.as_str() {
@@ -74,7 +73,7 @@ async fn of_binding(
     let Some(reference) = present(new, "paramRef") else { return Ok(()) };
     let text = |field: &str| reference.str_at(&[field]).unwrap_or_default();
     let name = new.str_at(&["spec", "policyName"]).unwrap_or_default();
-    let policy = cluster.object(GROUP, policies, "", name);
+    let policy = cluster.object(ADMISSION_REGISTRATION, policies, "", name);
     let param_kind = policy.as_deref().and_then(|policy| present(policy, "paramKind"));
     let resolved = param_kind.map_or_else(Resolved::default, |kind| Resolved::of(cluster, kind));
     let verb = if text("name").is_empty() { "list" } else { "get" };

@@ -5,10 +5,11 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use api::Status;
+use api::groups::FLOW_CONTROL;
 use authn::InternalIdentity;
 use catalog::keys;
 use catalog::unreadable::Unreadable;
-use flowcontrol::bootstrap::{FlowControlKind, GROUP};
+use flowcontrol::bootstrap::FlowControlKind;
 use flowcontrol::{
     ADJUSTMENT_PERIOD, DanglingCondition, FlowSchema, PriorityLevel, PriorityLevelController, StatusUpdate,
 };
@@ -19,8 +20,8 @@ use tracing::warn;
 use value::{Str, Value};
 
 use super::{FlowControl, InForce, Waiter};
-use crate::client::Client;
-use crate::informer::{InformerProgress, Notes, start_informer};
+use crate::client::LoopbackClient;
+use crate::informer::{InformerProgress, UnreadableConcern, start_informer};
 use crate::state::State;
 
 /// Field manager of status writes.
@@ -64,7 +65,7 @@ impl FlowControlInformers {
         let follow_kind = |prefix, kind: FlowControlKind| {
             // Requests without their FlowSchema fall to the catch-all level: a missing object never permits
             // more.
-            let (notes, control) = (Notes::hints(unreadable), Arc::clone(control));
+            let (notes, control) = (UnreadableConcern::without_concern(unreadable), Arc::clone(control));
             start_informer(store, prefix, notes, move |old, new| control.object_changed(kind, old, new))
         };
         FlowControlInformers {
@@ -147,7 +148,7 @@ impl FlowControl {
 
 /// Adjusts seats between levels, removes drained levels and writes FlowSchema status, until the server stops.
 pub(crate) async fn run(state: Arc<State>, control: Arc<FlowControl>, mut stop: watch::Receiver<bool>) {
-    let client = Client::new(state, InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(state, InternalIdentity::ApiServer);
     let mut writes: BTreeMap<Str, VecDeque<Instant>> = BTreeMap::new();
     let mut second = tokio::time::interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -183,7 +184,7 @@ pub(crate) async fn run(state: Arc<State>, control: Arc<FlowControl>, mut stop: 
 /// Writes pending FlowSchema conditions; `true` if some could not be written yet.
 async fn write_statuses(
     control: &FlowControl,
-    client: &Client,
+    client: &LoopbackClient,
     writes: &mut BTreeMap<Str, VecDeque<Instant>>,
 ) -> bool {
     let updates = std::mem::take(&mut control.configured().updates);
@@ -226,7 +227,7 @@ async fn write_statuses(
 }
 
 async fn write_status(
-    client: &Client,
+    client: &LoopbackClient,
     schema: &str,
     condition: &DanglingCondition,
     now: i64,
@@ -240,13 +241,13 @@ async fn write_status(
         ("type", "Dangling".into()),
     ]);
     let mut configuration = Value::map([
-        ("apiVersion", Value::from(format!("{GROUP}/v1"))),
+        ("apiVersion", Value::from(format!("{FLOW_CONTROL}/v1"))),
         ("kind", "FlowSchema".into()),
         ("metadata", Value::map([("name", schema)])),
     ]);
     configuration.set_at(&["status", "conditions"], Value::list([condition]));
     let target = format!(
-        "/apis/{GROUP}/v1/{}/{schema}/status?fieldManager={FIELD_MANAGER}&force=true",
+        "/apis/{FLOW_CONTROL}/v1/{}/{schema}/status?fieldManager={FIELD_MANAGER}&force=true",
         FlowControlKind::FlowSchema.plural()
     );
     let apply = "application/apply-patch+yaml";

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Status;
+use api::groups::FLOW_CONTROL;
 use authn::InternalIdentity;
 use catalog::Catalog;
-use flowcontrol::bootstrap::{self, FlowControlKind, GROUP, Maintained, Revision};
+use flowcontrol::bootstrap::{self, FlowControlKind, Maintained, MaintenanceWrite};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::warn;
 use value::{Backoff, Map, Value};
 
 use crate::bootstrap::{PostStartHook, Progress};
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::state::State;
 
 /// Field manager of these writes.
@@ -25,7 +26,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// True if the flow control API is served, so that the objects can be written.
 pub(crate) fn is_served(catalog: &Catalog) -> bool {
-    catalog.find(&GROUP.into(), &"v1".into(), &FlowControlKind::FlowSchema.plural().into()).is_some()
+    catalog.find(&FLOW_CONTROL.into(), &"v1".into(), &FlowControlKind::FlowSchema.plural().into()).is_some()
 }
 
 /// Registers the objects as part of bootstrap: the server is not ready before they are written.
@@ -42,14 +43,14 @@ fn path_of(object: &Maintained) -> String {
 /// Writes all missing or outdated objects concurrently. Returns the paths that could not be written, with the
 /// error.
 async fn ensure(state: &Arc<State>) -> Vec<(String, Status)> {
-    let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(state), InternalIdentity::ApiServer);
     let mut writes = JoinSet::new();
     for object in bootstrap::objects() {
         let client = client.clone();
         let state = Arc::clone(state);
         writes.spawn(async move {
             let path = path_of(&object);
-            let written = bring(&client, &object, &path).await;
+            let written = reconcile_object(&client, &object, &path).await;
             match &written {
                 Ok(()) => state.bootstrap.done(&path),
                 Err(status) => state.bootstrap.refused(&path, status),
@@ -62,7 +63,7 @@ async fn ensure(state: &Arc<State>) -> Vec<(String, Status)> {
 
 /// Checks the objects every minute until the server stops. Failed writes are retried with backoff.
 pub(crate) async fn maintain(state: Arc<State>, mut stop: watch::Receiver<bool>) {
-    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let (mut pause, mut backoff) = (Duration::ZERO, Backoff::new(RETRY, PERIOD));
     loop {
         tokio::select! {
@@ -92,18 +93,18 @@ pub(crate) async fn maintain(state: Arc<State>, mut stop: watch::Receiver<bool>)
 }
 
 fn collection(kind: FlowControlKind) -> String {
-    format!("/apis/{GROUP}/v1/{}", kind.plural())
+    format!("/apis/{FLOW_CONTROL}/v1/{}", kind.plural())
 }
 
-async fn bring(client: &Client, object: &Maintained, path: &str) -> Result<(), Status> {
+async fn reconcile_object(client: &LoopbackClient, object: &Maintained, path: &str) -> Result<(), Status> {
     let stored = client.get_if_exists(path).await?;
     let written = match object.revise(stored.as_ref()) {
-        Revision::Keep => return Ok(()),
-        Revision::Create(object_to_create) => {
+        MaintenanceWrite::Keep => return Ok(()),
+        MaintenanceWrite::Create(object_to_create) => {
             let target = format!("{}?fieldManager={FIELD_MANAGER}", collection(object.kind));
             client.create(&target, &object_to_create).await
         }
-        Revision::Update(revised) => {
+        MaintenanceWrite::Update(revised) => {
             client.update(&format!("{path}?fieldManager={FIELD_MANAGER}"), &revised).await
         }
     };
@@ -115,7 +116,7 @@ async fn bring(client: &Client, object: &Maintained, path: &str) -> Result<(), S
 }
 
 /// Deletes objects that only earlier versions maintained.
-async fn remove_obsolete(client: &Client, kind: FlowControlKind) -> Result<(), (String, Status)> {
+async fn remove_obsolete(client: &LoopbackClient, kind: FlowControlKind) -> Result<(), (String, Status)> {
     let collection = collection(kind);
     let list = client.get(&collection).await.map_err(|status| (collection.clone(), status))?;
     for object in list.list_at(&["items"]).iter().filter(|object| bootstrap::is_obsolete(kind, object)) {

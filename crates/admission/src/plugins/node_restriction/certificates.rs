@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use api::{Status, field, meta};
+use api::{Status, field, meta, signers};
 use authn::names;
 use value::Value;
 
@@ -152,8 +152,7 @@ impl NodeRequest<'_, '_> {
             return Ok(());
         };
         let signer = request.str_at(&["spec", "signerName"]).unwrap_or_default();
-        if !matches!(signer, "kubernetes.io/kubelet-serving" | "kubernetes.io/kube-apiserver-client-kubelet")
-        {
+        if !matches!(signer, signers::KUBELET_SERVING | signers::KUBELET_CLIENT) {
             return Ok(());
         }
         let pem = request.str_at(&["spec", "request"]).unwrap_or_default();

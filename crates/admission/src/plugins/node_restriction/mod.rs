@@ -6,13 +6,13 @@ mod nodes;
 mod pods;
 mod tokens;
 
-use api::{GroupResource, Status, field, meta};
+use api::{GroupResource, Status, field, groups, meta, namespaces};
 use authn::names;
 use value::Value;
 
-use crate::{AdmissionAttributes, AsyncPlugin, BoxFuture, ClusterView, MutatingRequest, Operation};
+use crate::{AdmissionAttributes, AdmissionFuture, AsyncPlugin, ClusterView, MutatingRequest, Operation};
 
-const LEASES: &str = "kube-node-lease";
+const LEASES: &str = namespaces::NODE_LEASE;
 
 #[derive(Debug)]
 pub struct NodeRestriction;
@@ -22,7 +22,7 @@ impl AsyncPlugin for NodeRestriction {
         &'a self,
         pass: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         let attributes = pass.attributes;
         let user = attributes.user;
         let node = user.name.strip_prefix(names::NODE_PREFIX).filter(|_| user.is_in(names::NODES));
@@ -74,11 +74,11 @@ impl NodeRequest<'_, '_> {
             ("", "persistentvolumeclaims", "status") => self.check_claim_status(),
             ("", "persistentvolumeclaims", _) => Err(self.refuse("may only update PVC status")),
             ("", "serviceaccounts", "token") => self.check_token().await,
-            ("certificates.k8s.io", "podcertificaterequests", _) => self.check_pod_certificate().await,
+            (groups::CERTIFICATES, "podcertificaterequests", _) => self.check_pod_certificate().await,
             ("coordination.k8s.io", "leases", _) => self.check_lease(),
             ("storage.k8s.io", "csinodes", _) => self.check_csi_node(),
             ("resource.k8s.io", "resourceslices", _) => self.check_slice(),
-            ("certificates.k8s.io", "certificatesigningrequests", _) => self.check_signing_request(),
+            (groups::CERTIFICATES, "certificatesigningrequests", _) => self.check_signing_request(),
             _ => Ok(()),
         }
     }

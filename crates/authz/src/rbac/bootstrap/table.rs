@@ -1,12 +1,12 @@
 //! The types and constructors of the tables. Lists are strings of words separated by spaces.
 
+use api::{groups, namespaces};
 use value::{Map, Str, Value};
 
-use crate::rbac::{GROUP, PolicyRule};
+use crate::rbac::PolicyRule;
 
 /// The name of the core API group in tables, where an empty word is impossible.
 pub(super) const CORE: &str = "core";
-/// Verbs that only read.
 pub(super) const READ: &str = "get list watch";
 /// Verbs that change objects.
 pub(super) const WRITE: &str = "create delete deletecollection patch update";
@@ -109,6 +109,15 @@ impl Role {
 
     /// The object to store: a Role in `namespace`, or a ClusterRole if it is empty.
     pub(super) fn object(&self, namespace: &str) -> Value {
+        self.object_with(namespace, [])
+    }
+
+    /// Like [`Self::object`], with rules that follow those of the row.
+    pub(super) fn object_with<'a>(
+        &self,
+        namespace: &str,
+        added: impl IntoIterator<Item = &'a Allow>,
+    ) -> Value {
         let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
         let mut object = object(kind, namespace, &self.full_name());
         let label = |target: &str| format!("rbac.authorization.k8s.io/aggregate-to-{target}");
@@ -119,7 +128,7 @@ impl Role {
             let selector = Value::map([("matchLabels", Value::map([(label(self.aggregates), "true")]))]);
             object.set_at(&["aggregationRule", "clusterRoleSelectors"], Value::list([selector]));
         }
-        let rules: Vec<Value> = self.rules().iter().map(PolicyRule::to_value).collect();
+        let rules: Vec<Value> = self.rules.iter().chain(added).map(|allow| allow.rule().to_value()).collect();
         object.set_at(&["rules"], if rules.is_empty() { Value::Null } else { Value::List(rules) });
         object
     }
@@ -127,7 +136,6 @@ impl Role {
 
 /// A RoleBinding or ClusterRoleBinding.
 pub(super) struct BindingRow {
-    /// The name of the binding.
     pub(super) name: &'static str,
     /// The name of the role: a ClusterRole for cluster-wide bindings, else a Role.
     pub(super) role: &'static str,
@@ -135,19 +143,16 @@ pub(super) struct BindingRow {
     pub(super) subjects: &'static [BindingSubject],
 }
 
-/// A subject of a binding.
 #[derive(Clone, Copy)]
 pub(super) struct BindingSubject {
     kind: &'static str,
     name: &'static str,
 }
 
-/// A subject of kind `User`.
 pub(super) const fn user(name: &'static str) -> BindingSubject {
     BindingSubject { kind: "User", name }
 }
 
-/// A subject of kind `Group`.
 pub(super) const fn group(name: &'static str) -> BindingSubject {
     BindingSubject { kind: "Group", name }
 }
@@ -173,11 +178,15 @@ impl BindingRow {
 fn binding(namespace: &str, name: &str, role_kind: &str, role: &str, subjects: &[BindingSubject]) -> Value {
     let kind = if namespace.is_empty() { "ClusterRoleBinding" } else { "RoleBinding" };
     let mut object = object(kind, namespace, name);
-    object.set_at(&["roleRef"], Value::map([("apiGroup", GROUP), ("kind", role_kind), ("name", role)]));
+    object
+        .set_at(&["roleRef"], Value::map([("apiGroup", groups::RBAC), ("kind", role_kind), ("name", role)]));
     if !subjects.is_empty() {
         let subjects = subjects.iter().map(|who| {
-            let (field, value) =
-                if who.kind == "ServiceAccount" { ("namespace", "kube-system") } else { ("apiGroup", GROUP) };
+            let (field, value) = if who.kind == "ServiceAccount" {
+                ("namespace", namespaces::SYSTEM)
+            } else {
+                ("apiGroup", groups::RBAC)
+            };
             Value::map([("kind", who.kind), ("name", who.name), (field, value)])
         });
         object.set_at(&["subjects"], Value::list(subjects));
@@ -194,7 +203,7 @@ fn object(kind: &str, namespace: &str, name: &str) -> Value {
         metadata.insert("namespace", namespace);
     }
     Value::map([
-        ("apiVersion", Value::from(format!("{GROUP}/v1"))),
+        ("apiVersion", Value::from(format!("{}/v1", groups::RBAC))),
         ("kind", Value::from(kind)),
         ("metadata", Value::Map(metadata)),
     ])

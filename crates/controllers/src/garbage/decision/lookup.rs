@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::Status;
+use api::finalizers::FOREGROUND;
 use api::meta::{self, OwnerReference};
 use value::Str;
 
-use super::super::FOREGROUND;
 use crate::api::{ClusterReader, ResourceKind, TypedObjectRef};
 
 /// The state of a referenced owner.
 pub(super) enum Owner {
     There,
-    /// It exists and is in foreground deletion.
+    /// The owner exists and is in foreground deletion.
     Waiting,
     /// No object has this name and UID.
     Gone,
@@ -26,7 +26,7 @@ pub(super) enum Owner {
 /// The fields of a stored owner that decide about references to it.
 struct StoredOwner {
     uid: Str,
-    /// It is in foreground deletion.
+    /// True if the owner is in foreground deletion.
     waits: bool,
 }
 

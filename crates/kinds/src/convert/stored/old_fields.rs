@@ -53,8 +53,7 @@ pub(super) fn assured_shares(level: &mut Value) {
 
 /// Zero shares meant the default in v1beta3, unless an annotation says otherwise.
 pub(super) fn zero_shares(level: &mut Value) {
-    const ANNOTATION: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
-    let is_meant = level.remove_at(&["metadata", "annotations", ANNOTATION]).is_some();
+    let is_meant = level.remove_at(&["metadata", "annotations", api::labels::PRESERVE_ZERO_SHARES]).is_some();
     let shares = &["spec", "limited", "nominalConcurrencyShares"];
     if !is_meant && level.int_at(shares) == Some(0) {
         level.remove_at(shares);
@@ -188,15 +187,14 @@ pub(super) fn nested_runtime_class(class: &mut Value) {
 
 /// Subjects had a version instead of a group, and the user `*` was every authenticated user.
 pub(super) fn subjects_with_versions(binding: &mut Value) {
-    const GROUP: &str = "rbac.authorization.k8s.io";
     if binding.str_at(&["roleRef", "apiGroup"]).is_none_or(str::is_empty) {
-        binding.set_at(&["roleRef", "apiGroup"], GROUP);
+        binding.set_at(&["roleRef", "apiGroup"], api::groups::RBAC);
     }
     each(binding, &["subjects"], |subject| {
         let version = subject.remove_at(&["apiVersion"]);
         let group = match subject.str_at(&["kind"]) {
             Some("ServiceAccount") => value::Str::new_static(""),
-            Some("User" | "Group") => value::Str::new_static(GROUP),
+            Some("User" | "Group") => value::Str::new_static(api::groups::RBAC),
             _ => {
                 let version = version.as_ref().and_then(Value::as_str).unwrap_or_default();
                 api::GroupVersion::parse(version).map(|version| version.group).unwrap_or_default()
@@ -207,7 +205,7 @@ pub(super) fn subjects_with_versions(binding: &mut Value) {
         }
         if subject.str_at(&["kind"]) == Some("User") && subject.str_at(&["name"]) == Some("*") {
             subject.set_at(&["kind"], "Group");
-            subject.set_at(&["name"], "system:authenticated");
+            subject.set_at(&["name"], api::identities::AUTHENTICATED);
         }
     });
 }
@@ -227,7 +225,7 @@ pub(super) fn old_certificate_request(request: &mut Value) {
         request.set_at(&["spec", "usages"], Value::List(usages.into()));
     }
     if request.at(&["spec", "signerName"]).is_none() {
-        request.set_at(&["spec", "signerName"], "kubernetes.io/legacy-unknown");
+        request.set_at(&["spec", "signerName"], api::signers::LEGACY_UNKNOWN);
     }
     each(request, &["status", "conditions"], |condition| {
         if condition.str_at(&["status"]).is_none_or(str::is_empty) {

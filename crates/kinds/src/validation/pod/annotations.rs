@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use api::FieldErrors;
+use api::labels::APP_ARMOR_PREFIX;
 use api::meta::MIRROR_POD;
 use api::validation::fields::{At, Read, Report};
 use value::Value;
@@ -19,8 +20,6 @@ const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 pub(in crate::validation) const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 
 pub(in crate::validation) const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-
-pub(in crate::validation) const APP_ARMOR_CONTAINER: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Validates the well-known annotations of a pod or template. `at` is the path of the annotations.
 pub(in crate::validation) fn annotations(
@@ -55,7 +54,7 @@ pub(in crate::validation) fn annotations(
     }
     let container_names: HashSet<&str> = containers(spec).map(|container| container.text("name")).collect();
     for (key, profile) in metadata.text_entries("annotations") {
-        let Some(name) = key.strip_prefix(APP_ARMOR_CONTAINER) else { continue };
+        let Some(name) = key.strip_prefix(APP_ARMOR_PREFIX) else { continue };
         if !container_names.contains(name) {
             errors.invalid(&at.key(key), name, "container not found");
         }
@@ -133,7 +132,7 @@ pub(in crate::validation) fn app_armor_annotations_match(
     visit_containers(spec, at, |container, at| {
         let own = container.part("securityContext").and_then(|context| context.part("appArmorProfile"));
         let Some(profile) = own.or(pod_profile) else { return };
-        let key = format!("{APP_ARMOR_CONTAINER}{}", container.text("name"));
+        let key = format!("{APP_ARMOR_PREFIX}{}", container.text("name"));
         if let Some(annotation) = annotations.text_if_set(&key) {
             let at = at.field("securityContext.appArmorProfile");
             profile_matches("apparmor", annotation, profile, &at, errors);
@@ -172,7 +171,7 @@ pub(in crate::validation) fn annotation_changes(
         if new_map.text_if_set(key) == Some(value) {
             continue;
         }
-        if key.starts_with(APP_ARMOR_CONTAINER) {
+        if key.starts_with(APP_ARMOR_PREFIX) {
             errors.forbidden(&at.key(key), "may not remove or update AppArmor annotations");
         }
         if key == MIRROR_POD {
@@ -183,7 +182,7 @@ pub(in crate::validation) fn annotation_changes(
         if old_map.part(key).is_some() {
             continue;
         }
-        if key.starts_with(APP_ARMOR_CONTAINER) {
+        if key.starts_with(APP_ARMOR_PREFIX) {
             errors.forbidden(&at.key(key), "may not add AppArmor annotations");
         }
         if key == MIRROR_POD {

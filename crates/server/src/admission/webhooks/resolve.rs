@@ -3,15 +3,13 @@
 use std::net::IpAddr;
 
 use api::field::quote;
+use api::labels::SERVICE_NAME;
 use api::selector::FactsRef;
 use catalog::encode;
 use catalog::keys;
 use outbound::is_routable;
 use storage::Store;
 use value::Value;
-
-/// Label of an EndpointSlice that names its Service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// `IP:PORT` of a ready endpoint for a port of the Service, preferably of the Service's first address family. For the type
 /// `ExternalName` it is `NAME:PORT`, and the caller must check the addresses that the name resolves to ([`outbound::Reach`]).

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use authn::front_proxy::{REMOTE_EXTRA_PREFIX, REMOTE_GROUP, REMOTE_UID, REMOTE_USER};
 use authn::{FrontProxy, User, comparable_header_name, protocols_without_token};
 use bytes::Bytes;
 use http::header::{self, CONNECTION, HeaderMap, HeaderName, HeaderValue};
@@ -33,10 +34,6 @@ const OURS: &[&str] = &[
 ];
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
-const USER: &str = "x-remote-user";
-const UID: &str = "x-remote-uid";
-const REMOTE_GROUP: &str = "x-remote-group";
-const EXTRA: &str = "x-remote-extra-";
 
 /// The start of names with which authenticating proxies tell servers behind them who the client is. Aggregated servers learn that from
 /// `X-Remote-*` and nothing else, and only this server writes those. So a client's header of these names has no use, and a server
@@ -213,15 +210,15 @@ pub(in super::super) fn identify(headers: &mut HeaderMap, user: &User) -> Result
         headers.append(name, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?);
         Ok(())
     };
-    add(USER, &user.name)?;
+    add(REMOTE_USER, &user.name)?;
     if !user.uid.is_empty() {
-        add(UID, &user.uid)?;
+        add(REMOTE_UID, &user.uid)?;
     }
     for group in &user.groups {
         add(REMOTE_GROUP, group)?;
     }
     for (key, values) in &user.extra {
-        let name = format!("{EXTRA}{}", escape_key(key));
+        let name = format!("{REMOTE_EXTRA_PREFIX}{}", escape_key(key));
         for value in values {
             add(&name, value)?;
         }

@@ -1,6 +1,7 @@
 //! Resolves the address of a connection from stored objects.
 
 use api::field::quote;
+use api::labels::SERVICE_NAME;
 use api::{GroupResource, Status};
 use catalog::encode;
 use catalog::keys;
@@ -8,13 +9,9 @@ use outbound::is_routable;
 use storage::Store;
 use value::Value;
 
-/// Label of an EndpointSlice with the name of its service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-
 /// Types of node addresses in order of preference.
 const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
 
-/// Default port of the kubelet.
 const KUBELET_PORT: i64 = 10250;
 
 /// Address of a connection.
@@ -142,7 +139,7 @@ pub(super) fn node(store: &Store, id: &str) -> Result<ConnectTarget, Status> {
 
 /// Address and port of a node's kubelet. In the error for a missing node kube-apiserver names the requested resource, `asked`.
 fn kubelet(store: &Store, asked: &str, name: &str) -> Result<(String, String), Status> {
-    let node = get(store, asked, &format!("{}{name}", keys::NODES), name)?;
+    let node = get(store, asked, &keys::cluster_scoped(keys::NODES, name), name)?;
     let addresses = node.list_at(&["status", "addresses"]);
     let of = |kind: &str| addresses.iter().find(|a| a.str_at(&["type"]) == Some(kind));
     let Some(address) = PREFERRED.iter().find_map(|kind| of(kind)?.str_at(&["address"])) else {

@@ -1,5 +1,6 @@
 //! Decides the next step in the deletion of an object from its grace period, its finalizers and the options of the request.
 
+use api::finalizers;
 use api::meta;
 use api::time::Timestamp;
 use catalog::{ServedResource, Working};
@@ -10,11 +11,6 @@ use value::Value;
 
 /// Longest grace period in seconds: a century. Clients must be able to parse the deletion timestamp.
 const MAX_GRACE: i64 = 100 * 365 * 24 * 3600;
-
-/// Finalizer of an owner while the garbage collector orphans its dependents.
-pub const ORPHAN_FINALIZER: &str = "orphan";
-/// Finalizer of an owner while the garbage collector deletes its dependents first.
-pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
 
 /// The next step in the deletion of an object.
 pub(super) enum DeletionStep {
@@ -106,12 +102,12 @@ fn namespace_step(old: &Working, options: &DeleteOptions, now: i64) -> Option<De
         let orphan = match (options.orphan_dependents, policy) {
             (Some(orphan), _) => orphan,
             (None, Some(policy)) => policy == "Orphan",
-            (None, None) => has(ORPHAN_FINALIZER),
+            (None, None) => has(finalizers::ORPHAN),
         };
         let foreground = match (options.orphan_dependents, policy) {
             (Some(_), _) => false,
             (None, Some(policy)) => policy == "Foreground",
-            (None, None) => has(FOREGROUND_FINALIZER),
+            (None, None) => has(finalizers::FOREGROUND),
         };
         replace_finalizers(&mut marked, orphan, foreground);
         return Some(DeletionStep::Mark(marked));
@@ -168,29 +164,29 @@ fn set_propagation_finalizers(kind: &ServedResource, object: &mut Value, options
         (_, None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
         (default, None, None) => {
             let first =
-                meta::finalizers(object).find(|f| matches!(*f, ORPHAN_FINALIZER | FOREGROUND_FINALIZER));
+                meta::finalizers(object).find(|f| matches!(*f, finalizers::ORPHAN | finalizers::FOREGROUND));
             match first {
-                Some(ORPHAN_FINALIZER) => (true, false),
+                Some(finalizers::ORPHAN) => (true, false),
                 Some(_) => (false, true),
                 None => (default == Propagation::Orphan, false),
             }
         }
     };
-    if has(ORPHAN_FINALIZER) != orphan || has(FOREGROUND_FINALIZER) != foreground {
+    if has(finalizers::ORPHAN) != orphan || has(finalizers::FOREGROUND) != foreground {
         replace_finalizers(object, orphan, foreground);
     }
 }
 
 fn replace_finalizers(object: &mut Value, orphan: bool, foreground: bool) {
     let mut finalizers: Vec<Value> = meta::finalizers(object)
-        .filter(|f| !matches!(*f, ORPHAN_FINALIZER | FOREGROUND_FINALIZER))
+        .filter(|f| !matches!(*f, finalizers::ORPHAN | finalizers::FOREGROUND))
         .map(Value::from)
         .collect();
     if orphan {
-        finalizers.push(ORPHAN_FINALIZER.into());
+        finalizers.push(finalizers::ORPHAN.into());
     }
     if foreground {
-        finalizers.push(FOREGROUND_FINALIZER.into());
+        finalizers.push(finalizers::FOREGROUND.into());
     }
     if finalizers.is_empty() {
         object.remove_at(&["metadata", "finalizers"]);

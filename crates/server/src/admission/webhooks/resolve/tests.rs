@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use api::selector::Facts;
+use api::selector::SelectorFacts;
 use storage::{Change, Expect, Memory, StoreOptions, Write, WritePriority};
 
 use super::*;
@@ -9,7 +9,7 @@ async fn store(objects: &[(&str, &str)]) -> Store {
     let store = Store::open(Memory::new(), StoreOptions::default()).await.unwrap();
     for (key, text) in objects {
         let object = value::json::parse(text.as_bytes()).unwrap();
-        let facts = Facts::of(&object, []);
+        let facts = SelectorFacts::of(&object, []);
         let change = Change::Put(encode::record(b"{", &object, facts));
         store
             .commit(Write {
