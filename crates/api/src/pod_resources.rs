@@ -9,6 +9,19 @@ use value::{Str, Value};
 /// Prefix of the names of huge page resources; the size of the pages follows.
 pub const HUGE_PAGES: &str = "hugepages-";
 
+/// The resources that every container can request, and the names under which quotas limit requests and limits of them.
+pub const COMPUTE_RESOURCES: [&str; 9] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+];
+
 /// Quantities by resource name (Kubernetes' `ResourceList`).
 pub type Amounts = BTreeMap<Str, Quantity>;
 
@@ -47,9 +60,15 @@ pub fn add(sum: &mut Amounts, more: &Amounts) {
 /// Raises each resource of `sum` to the value in `other`, if that is larger.
 pub fn raise(sum: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
-        if sum.get(name).is_none_or(|so_far| amount > so_far) {
-            sum.insert(name.clone(), amount.clone());
-        }
+        raise_one(sum, name, Some(amount));
+    }
+}
+
+fn raise_one(sum: &mut Amounts, name: &Str, amount: Option<&Quantity>) {
+    if let Some(amount) = amount
+        && sum.get(name).is_none_or(|so_far| amount > so_far)
+    {
+        sum.insert(name.clone(), amount.clone());
     }
 }
 
@@ -71,14 +90,21 @@ fn over_spec(spec: &Value, of: impl Fn(&Value) -> Amounts) -> Amounts {
     }
     let mut sidecars = Amounts::new();
     let mut largest = Amounts::new();
+    // Only the resources of one container are compared at a time: the others were compared at the last sidecar that has them.
     for container in spec.list_at(&["initContainers"]) {
         let mut needs = of(container);
         if is_sidecar(container) {
             add(&mut total, &needs);
             add(&mut sidecars, &needs);
-            raise(&mut largest, &sidecars);
+            for name in needs.keys() {
+                raise_one(&mut largest, name, sidecars.get(name));
+            }
         } else {
-            add(&mut needs, &sidecars);
+            for (name, amount) in &mut needs {
+                if let Some(sidecars) = sidecars.get(name) {
+                    *amount = amount.add(sidecars);
+                }
+            }
             raise(&mut largest, &needs);
         }
     }

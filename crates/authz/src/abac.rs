@@ -146,10 +146,10 @@ impl AbacPolicy {
         let (user, group) =
             (text(spec, "PolicySpec", "spec.", "user")?, text(spec, "PolicySpec", "spec.", "group")?);
         // `*` means all authenticated users, not anonymous ones.
-        let everybody = user == "*" || group == "*";
+        let is_for_all = user == "*" || group == "*";
         Ok(AbacPolicy {
-            user: if everybody { Str::default() } else { user },
-            group: if everybody { Str::new_static(names::AUTHENTICATED) } else { group },
+            user: if is_for_all { Str::default() } else { user },
+            group: if is_for_all { Str::new_static(names::AUTHENTICATED) } else { group },
             readonly: flag(spec, "PolicySpec", "spec.", "readonly")?,
             api_group: text(spec, "PolicySpec", "spec.", "apiGroup")?,
             resource: text(spec, "PolicySpec", "spec.", "resource")?,
@@ -164,11 +164,11 @@ impl AbacPolicy {
         let (user, group) = (text(object, "Policy", "", "user")?, text(object, "Policy", "", "group")?);
         let (namespace, resource) =
             (text(object, "Policy", "", "namespace")?, text(object, "Policy", "", "resource")?);
-        let everybody = (user.is_empty() && group.is_empty()) || user == "*" || group == "*";
+        let is_for_all = (user.is_empty() && group.is_empty()) || user == "*" || group == "*";
         let any = || Str::new_static("*");
         Ok(AbacPolicy {
-            user: if everybody { Str::default() } else { user },
-            group: if everybody { Str::new_static(names::AUTHENTICATED) } else { group },
+            user: if is_for_all { Str::default() } else { user },
+            group: if is_for_all { Str::new_static(names::AUTHENTICATED) } else { group },
             readonly: flag(object, "Policy", "", "readonly")?,
             api_group: any(),
             path: if namespace.is_empty() && resource.is_empty() { any() } else { Str::default() },
@@ -187,7 +187,7 @@ impl AbacPolicy {
                 && any_or(&self.resource, &attributes.resource)
                 && any_or(&self.api_group, &attributes.group)
         } else {
-            crate::rbac::path_covers(&self.path, &attributes.path)
+            api::non_resource_urls::non_resource_url_matches(&self.path, &attributes.path)
         }
     }
 

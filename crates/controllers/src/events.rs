@@ -3,8 +3,7 @@
 //! There is one event per object and reason. Repeating it increments its count; a different message for the same reason replaces the
 //! message, so that retries whose messages differ in a generated name do not fill the namespace.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
+use api::event::{self, EventReport};
 use api::meta;
 use api::time::Timestamp;
 use value::Value;
@@ -31,46 +30,19 @@ async fn emit(
 ) {
     let Some(events) = api.kind("v1", "Event") else { return };
     let namespace = meta::namespace(object);
-    let mut hash = DefaultHasher::new();
-    (meta::uid(object), reason).hash(&mut hash);
-    let name = format!("{}.{:016x}", meta::name(object), hash.finish());
-    let now = Timestamp::from_seconds(api.now()).time();
+    let name = event::name(meta::name(object), (meta::uid(object), reason));
+    let now = Timestamp::from_seconds(api.now());
     let object_ref = events.object_ref(namespace, &name);
     if let Ok(Some(existing)) = api.get(&object_ref) {
-        let count = existing.int_at(&["count"]).unwrap_or(1).saturating_add(1);
-        let patch = Value::map([
-            ("count", Value::from(count)),
-            ("lastTimestamp", Value::from(now)),
-            ("message", Value::from(message)),
-        ]);
+        let mut patch = event::repeated_core(&existing, now);
+        patch.set_at(&["message"], message);
         if let Err(error) = api.patch(&object_ref, "", &PatchBody::Merge(patch)).await {
             tracing::debug!(event = %object_ref, %error, "cannot update the count of an event");
         }
         return;
     }
-    let mut event = crate::api::object(&events, namespace, &name);
-    let gvk = meta::gvk(object);
-    let about = Value::map([
-        ("apiVersion", Value::from(gvk.api_version())),
-        ("kind", Value::from(gvk.kind.clone())),
-        ("name", Value::from(meta::name(object))),
-        ("namespace", Value::from(namespace)),
-        ("uid", Value::from(meta::uid(object))),
-        ("resourceVersion", Value::from(meta::resource_version(object))),
-    ]);
-    event.set_at(&["involvedObject"], about);
-    for (field, value) in [
-        ("reason", Value::from(reason)),
-        ("message", Value::from(message)),
-        ("type", Value::from(severity)),
-        ("count", Value::from(1)),
-        ("firstTimestamp", Value::from(now.clone())),
-        ("lastTimestamp", Value::from(now)),
-        ("reportingComponent", Value::from(component)),
-    ] {
-        event.set_at(&[field], value);
-    }
-    event.set_at(&["source", "component"], component);
+    let report = EventReport { object, event_type: severity, reason, message, component };
+    let event = report.core(namespace, &name, now);
     if let Err(error) = api.create(&events, namespace, &event).await {
         tracing::debug!(event = %object_ref, %error, "cannot create an event");
     }

@@ -3,7 +3,7 @@
 use api::Status;
 use api::field::quote;
 use api::validation::fields::Read;
-use value::{Map, Value};
+use value::Value;
 
 use super::crd::ScalePaths;
 
@@ -100,30 +100,9 @@ pub fn from_object(paths: &ScalePaths, object: &Value) -> Result<(Value, bool), 
         Some(path) if !path.is_empty() => text_at(object, path)?.unwrap_or_default(),
         _ => "",
     };
-    let mut metadata = Map::new();
-    for field in ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"] {
-        if let Some(value) = object.part("metadata").part(field) {
-            metadata.insert(field, value.clone());
-        }
-    }
     #[expect(clippy::cast_possible_truncation, reason = "Go keeps the lower bits, too")]
     let narrow = |number: i64| i64::from(number as i32);
-    let mut spec = Map::new();
-    if let Some(wanted) = wanted.filter(|wanted| *wanted != 0) {
-        spec.insert("replicas", narrow(wanted));
-    }
-    let mut status = Map::new();
-    status.insert("replicas", narrow(current));
-    if !selector.is_empty() {
-        status.insert("selector", selector);
-    }
-    let scale = Value::map([
-        ("apiVersion", Value::from("autoscaling/v1")),
-        ("kind", "Scale".into()),
-        ("metadata", Value::Map(metadata)),
-        ("spec", Value::Map(spec)),
-        ("status", Value::Map(status)),
-    ]);
+    let scale = api::scale::build(object, narrow(wanted.unwrap_or(0)), narrow(current), selector);
     Ok((scale, wanted.is_some()))
 }
 
@@ -141,7 +120,7 @@ pub fn get(paths: &ScalePaths, object: &Value) -> Result<Value, Status> {
 const UNSAID: i64 = i32::MIN as i64;
 
 /// The `Scale` that a patch or update starts from.
-pub fn to_change(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
+pub fn patch_base(paths: &ScalePaths, object: &Value) -> Result<Value, String> {
     let (mut scale, found) = from_object(paths, object)?;
     if !found {
         scale.set_at(&["spec", "replicas"], UNSAID);

@@ -2,76 +2,48 @@
 
 use api::selector::LabelSelector;
 use api::{FieldErrors, GroupKind, GroupResource, Status};
-use value::{Map, Value};
+use value::Value;
 
 use api::validation::fields::{At, Read, Report};
 
-/// Kinds with a `scale` subresource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scaled {
-    Deployment,
-    ReplicaSet,
-    StatefulSet,
-    ReplicationController,
-}
+use crate::table::{self, Resource};
 
-impl Scaled {
+/// A built-in kind with a `scale` subresource.
+#[derive(Clone, Copy, Debug)]
+pub struct ScalableKind(&'static Resource);
+
+impl ScalableKind {
     pub fn of(kind: &GroupKind) -> Option<Self> {
-        match (kind.group.as_str(), kind.kind.as_str()) {
-            ("apps", "Deployment") => Some(Scaled::Deployment),
-            ("apps", "ReplicaSet") => Some(Scaled::ReplicaSet),
-            ("apps", "StatefulSet") => Some(Scaled::StatefulSet),
-            ("", "ReplicationController") => Some(Scaled::ReplicationController),
-            _ => None,
-        }
+        let row = table::all().find(|row| row.group == kind.group && row.kind == kind.kind)?;
+        row.subresource("scale").map(|_| ScalableKind(row))
     }
 
     /// Resource name used in errors, for example `deployments/scale`.
     pub fn resource(self) -> GroupResource {
-        match self {
-            Scaled::Deployment => GroupResource::new("apps", "deployments/scale"),
-            Scaled::ReplicaSet => GroupResource::new("apps", "replicasets/scale"),
-            Scaled::StatefulSet => GroupResource::new("apps", "statefulsets/scale"),
-            Scaled::ReplicationController => GroupResource::new("", "replicationcontrollers/scale"),
-        }
+        GroupResource::new(self.0.group, format!("{}/scale", self.0.plural))
+    }
+
+    /// ReplicationControllers select by a set of labels, which preceded label selectors.
+    fn selects_by_set(self) -> bool {
+        self.0.kind == "ReplicationController"
     }
 }
 
 /// Builds the Scale of a workload.
-pub fn from_object(scaled: Scaled, object: &Value) -> Value {
-    let mut metadata = Map::new();
-    for field in ["creationTimestamp", "name", "namespace", "resourceVersion", "uid"] {
-        if let Some(value) = object.part("metadata").part(field) {
-            metadata.insert(field, value.clone());
-        }
-    }
+pub fn from_object(kind: ScalableKind, object: &Value) -> Value {
     let spec = object.part("spec");
-    let mut scale_spec = Map::new();
-    let replicas = spec.number("replicas");
-    if replicas != 0 {
-        scale_spec.insert("replicas", replicas);
-    }
-    let mut status = Map::new();
-    status.insert("replicas", object.part("status").number("replicas"));
-    let selector = match scaled {
-        Scaled::ReplicationController => spec.map_of("selector").map(LabelSelector::from_set),
-        _ => LabelSelector::from_label_selector(spec.part("selector")).ok(),
+    let selector = if kind.selects_by_set() {
+        spec.map_of("selector").map(LabelSelector::from_set)
+    } else {
+        LabelSelector::from_label_selector(spec.part("selector")).ok()
     };
     let selector = selector.map(|selector| selector.to_string()).unwrap_or_default();
-    if !selector.is_empty() {
-        status.insert("selector", selector);
-    }
-    Value::map([
-        ("apiVersion", Value::from("autoscaling/v1")),
-        ("kind", "Scale".into()),
-        ("metadata", Value::Map(metadata)),
-        ("spec", Value::Map(scale_spec)),
-        ("status", Value::Map(status)),
-    ])
+    let current = object.part("status").number("replicas");
+    api::scale::build(object, spec.number("replicas"), current, &selector)
 }
 
 /// Returns the workload with the replicas and resource version of `scale`. Fails if `scale` is invalid or if its uid is another object's.
-pub fn apply(scaled: Scaled, object: &Value, scale: &Value) -> Result<Value, Status> {
+pub fn apply(kind: ScalableKind, object: &Value, scale: &Value) -> Result<Value, Status> {
     let name = api::meta::name(object);
     let errors = validate(scale);
     if !errors.is_empty() {
@@ -80,7 +52,7 @@ pub fn apply(scaled: Scaled, object: &Value, scale: &Value) -> Result<Value, Sta
     let (wanted, uid) = (api::meta::uid(scale), api::meta::uid(object));
     if !wanted.is_empty() && wanted != uid {
         let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
-        return Err(Status::conflict(&scaled.resource(), name, why));
+        return Err(Status::conflict(&kind.resource(), name, why));
     }
     let mut changed = object.clone();
     changed.set_at(&["spec", "replicas"], scale.part("spec").number("replicas"));

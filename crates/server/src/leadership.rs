@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use api::event::EventReport;
 use api::time::Timestamp;
 use api::{Status, meta};
 use authn::InternalIdentity;
@@ -19,18 +20,18 @@ use tracing::debug;
 use value::Value;
 
 use crate::admission::status;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::config::ControllersConfig;
 use crate::controllers as loops;
 use crate::identity_lease::LEASES;
 use crate::state::State;
 
-const NAMESPACE: &str = "kube-system";
+const NAMESPACE: &str = api::namespaces::SYSTEM;
 const LEASE: &str = "portcullis-controllers";
 
 /// Runs the configured controllers until the server drains, then gives the leadership up.
 pub(crate) fn start(state: &Arc<State>, config: ControllersConfig) -> JoinHandle<()> {
-    let ControllersConfig { enabled, root_ca, scheduler, event_ttl: _ } = config;
+    let ControllersConfig { enabled, root_ca, bootstrap_tokens, scheduler, event_ttl: _ } = config;
     let mut groups = Vec::new();
     if enabled {
         let state = Arc::clone(state);
@@ -39,7 +40,7 @@ pub(crate) fn start(state: &Arc<State>, config: ControllersConfig) -> JoinHandle
             component_lease: "kube-controller-manager",
             start: Box::new(move |stop| {
                 let status = status::run_until(Arc::clone(&state), stop.clone());
-                let others = loops::start(&state, root_ca.clone(), stop);
+                let others = loops::start(&state, root_ca.clone(), bootstrap_tokens, stop);
                 tokio::spawn(async move {
                     tokio::join!(status, others);
                 })
@@ -60,7 +61,7 @@ pub(crate) fn start(state: &Arc<State>, config: ControllersConfig) -> JoinHandle
         lease: LEASE,
         identity: format!("{}_{}", identity::host(), random::uid()),
     });
-    let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(state), InternalIdentity::ApiServer);
     let leases = ControllerLeases { state: Arc::clone(state), client };
     tokio::spawn(controllers::lead(leases, candidate, groups, state.draining()))
 }
@@ -68,7 +69,7 @@ pub(crate) fn start(state: &Arc<State>, config: ControllersConfig) -> JoinHandle
 /// The Leases of `kube-system`. Reads come from memory, writes go through the request pipeline.
 struct ControllerLeases {
     state: Arc<State>,
-    client: Client,
+    client: LoopbackClient,
 }
 
 impl LeaseApi for ControllerLeases {
@@ -95,7 +96,7 @@ impl LeaseApi for ControllerLeases {
 
     async fn report(&self, lease: &Value, identity: &str, is_leader: bool) {
         self.state.metrics.set_leader(meta::name(lease), is_leader);
-        let event = election_event(lease, identity, is_leader, &self.wall_time());
+        let event = election_event(lease, identity, is_leader, self.wall_time());
         if let Err(error) = self.client.create("/api/v1/namespaces/kube-system/events", &event).await {
             debug!(error = error.message(), "cannot create an event about leader election");
         }
@@ -103,33 +104,17 @@ impl LeaseApi for ControllerLeases {
 }
 
 /// The event with which Kubernetes reports a new leader, or a leader that has stopped.
-fn election_event(lease: &Value, identity: &str, is_leader: bool, now: &Timestamp) -> Value {
+fn election_event(lease: &Value, identity: &str, is_leader: bool, now: Timestamp) -> Value {
     let what = if is_leader { "became leader" } else { "stopped leading" };
-    let mut event = Value::map([
-        ("apiVersion", "v1"),
-        ("kind", "Event"),
-        ("reason", "LeaderElection"),
-        ("type", "Normal"),
-        ("reportingComponent", LEASE),
-        ("reportingInstance", identity),
-    ]);
-    meta::set(&mut event, "namespace", NAMESPACE);
-    meta::set(&mut event, "name", format!("{LEASE}.{:x}", now.micros()));
-    event.set_at(&["message"], format!("{identity} {what}"));
-    event.set_at(&["source", "component"], LEASE);
-    event.set_at(&["count"], 1);
-    for field in ["firstTimestamp", "lastTimestamp"] {
-        event.set_at(&[field], now.time());
-    }
-    let about = [
-        ("apiVersion", "coordination.k8s.io/v1"),
-        ("kind", "Lease"),
-        ("namespace", NAMESPACE),
-        ("name", meta::name(lease)),
-        ("uid", meta::uid(lease)),
-        ("resourceVersion", meta::resource_version(lease)),
-    ];
-    event.set_at(&["involvedObject"], Value::map(about));
+    let report = EventReport {
+        object: lease,
+        event_type: "Normal",
+        reason: "LeaderElection",
+        message: &format!("{identity} {what}"),
+        component: LEASE,
+    };
+    let mut event = report.core(NAMESPACE, &format!("{LEASE}.{:x}", now.micros()), now);
+    event.set_at(&["reportingInstance"], identity);
     event
 }
 

@@ -26,7 +26,6 @@ pub(super) struct HeldRules<'r> {
     left: Cell<usize>,
 }
 
-/// The lists of one rule as sets.
 struct RuleSets<'r> {
     verbs: HashSet<&'r str>,
     groups: HashSet<&'r str>,
@@ -210,7 +209,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rbac::rule::path_covers;
+    use api::non_resource_urls::non_resource_url_matches;
 
     /// The reference implementation: compares entry by entry.
     fn covers(rule: &PolicyRule, wanted: &PolicyRule) -> bool {
@@ -228,7 +227,7 @@ mod tests {
         all(&rule.verbs, &wanted.verbs)
             && all(&rule.groups, &wanted.groups)
             && wanted.resources.iter().all(resource)
-            && wanted.urls.iter().all(|url| rule.urls.iter().any(|own| path_covers(own, url)))
+            && wanted.urls.iter().all(|url| rule.urls.iter().any(|own| non_resource_url_matches(own, url)))
             && names
     }
 

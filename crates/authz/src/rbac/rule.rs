@@ -3,6 +3,7 @@
 use std::fmt;
 
 use api::field::quote;
+use api::non_resource_urls::non_resource_url_matches;
 use value::{Map, Str, Value};
 
 use crate::attributes::AuthorizationAttributes;
@@ -22,7 +23,6 @@ pub struct PolicyRule {
     pub urls: Vec<Str>,
 }
 
-/// Rules that allow everything.
 pub fn everything() -> Vec<PolicyRule> {
     let any = || vec![Str::new_static("*")];
     vec![
@@ -80,7 +80,7 @@ impl PolicyRule {
             return false;
         }
         if !attributes.is_resource {
-            return self.urls.iter().any(|url| path_covers(url, &attributes.path));
+            return self.urls.iter().any(|url| non_resource_url_matches(url, &attributes.path));
         }
         any_of(&self.groups, &attributes.group)
             && self.resources.iter().any(|r| names(r, &attributes.resource, &attributes.subresource))
@@ -106,12 +106,6 @@ fn names(rule: &str, resource: &str, subresource: &str) -> bool {
         Some((main, sub)) => (main == "*" || main == resource) && sub == subresource,
         None => false,
     }
-}
-
-/// Whether a path pattern matches a path: both are equal, or the path begins with the part before the
-/// trailing `*`.
-pub(crate) fn path_covers(pattern: &str, path: &str) -> bool {
-    pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
 }
 
 /// As in messages about missing permissions: `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.

@@ -6,19 +6,19 @@ use storage::shared_memory::SharedMemory;
 use value::{Value, json};
 
 use super::LEASE;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::identity_lease::LEASES;
-use crate::{Data, Ephemeral};
+use crate::{Ephemeral, StorageBackend};
 
 /// Time limit of every wait, generous for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn client(server: &Ephemeral) -> Client {
-    Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer)
+fn client(server: &Ephemeral) -> LoopbackClient {
+    LoopbackClient::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer)
 }
 
 /// Polls the object at `path` until `is_wanted` accepts it.
-async fn until(client: &Client, path: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+async fn until(client: &LoopbackClient, path: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let object = client.get(path).await.unwrap_or_default();
@@ -43,8 +43,11 @@ fn leads(server: &Ephemeral) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_of_a_store_runs_the_controllers_and_the_next_takes_over() {
     let shared = SharedMemory::new();
-    let start =
-        || Ephemeral::start_with(|config| config.storage.data = Data::Backend(Arc::new(shared.backend())));
+    let start = || {
+        Ephemeral::start_with(|config| {
+            config.storage.data = StorageBackend::Backend(Arc::new(shared.backend()));
+        })
+    };
     let (first, second) = (start().await.unwrap(), start().await.unwrap());
     let path = format!("{LEASES}/{LEASE}");
     let lease = until(&client(&first), &path, |lease| !holder(lease).is_empty()).await;

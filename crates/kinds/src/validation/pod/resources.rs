@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use api::pod_resources::{
-    Amounts, HUGE_PAGES, amounts, is_extended, is_huge_page, is_native, is_pod_level, of_spec,
+    Amounts, COMPUTE_RESOURCES, HUGE_PAGES, amounts, is_extended, is_huge_page, is_native, is_pod_level,
+    of_spec,
 };
 use api::validation::fields::{At, Read, Report};
 use api::{FieldErrors, field::FieldErrorKind, names, quantity::Quantity};
@@ -24,20 +25,6 @@ pub(crate) const COUNTED_RESOURCES: &[&str] = &[
     "persistentvolumeclaims",
     "services.nodeports",
     "services.loadbalancers",
-];
-
-const STANDARD: &[&str] = &[
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "storage",
-    "requests.storage",
 ];
 
 /// Returns true if the request may be lower than the limit.
@@ -73,7 +60,8 @@ pub(crate) fn resource_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) -
         errors.invalid_each(at, name, wrong);
         return false;
     }
-    let is_standard = STANDARD.contains(&name)
+    let is_standard = COMPUTE_RESOURCES.contains(&name)
+        || matches!(name, "storage" | "requests.storage")
         || COUNTED_RESOURCES.contains(&name)
         || is_huge_page(name)
         || name.strip_prefix(QUOTA_REQUESTS).is_some_and(is_huge_page);
