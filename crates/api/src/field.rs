@@ -3,31 +3,24 @@
 use std::collections::HashSet;
 use std::fmt;
 
+pub use crate::field_errors::FieldErrors;
 pub use value::go::{float, is_printable, quote};
 use value::{Path, Value, write};
 
-/// The kind of a field error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
-    /// A referenced object does not exist.
     NotFound,
-    /// A required value is missing.
     Required,
     /// A value that must be unique is repeated.
     Duplicate,
-    /// A value is malformed.
     Invalid,
     /// A value is not one of the supported ones.
     NotSupported,
     /// A value is well-formed but not permitted here.
     Forbidden,
-    /// A value is too long.
     TooLong,
-    /// A value is too short.
     TooShort,
-    /// A list has too many items.
     TooMany,
-    /// A list has too few items.
     TooFew,
     /// A server failure, not an error of the request.
     Internal,
@@ -55,7 +48,7 @@ impl FieldErrorKind {
     }
 
     /// The start of the error message, such as `Invalid value`.
-    pub fn words(self) -> &'static str {
+    pub fn message_prefix(self) -> &'static str {
         match self {
             FieldErrorKind::NotFound => "Not found",
             FieldErrorKind::Required => "Required value",
@@ -72,7 +65,6 @@ impl FieldErrorKind {
     }
 }
 
-/// An error about one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
     pub kind: FieldErrorKind,
@@ -83,9 +75,6 @@ pub struct FieldError {
     /// Explanation at the end of the message.
     pub detail: String,
 }
-
-/// The errors of an object, in the order in which they were found.
-pub type FieldErrors = Vec<FieldError>;
 
 impl FieldError {
     fn new(kind: FieldErrorKind, field: &Path, bad_value: Option<Value>, detail: impl Into<String>) -> Self {
@@ -147,7 +136,7 @@ impl FieldError {
 
     /// The message without the field path.
     pub fn body(&self) -> String {
-        let mut text = self.kind.words().to_owned();
+        let mut text = self.kind.message_prefix().to_owned();
         let with_value = !matches!(
             self.kind,
             FieldErrorKind::Required

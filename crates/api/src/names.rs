@@ -41,7 +41,7 @@ pub fn is_valid_port_num(port: i64) -> Vec<String> {
     is_in_range(port, 1, 65535)
 }
 
-/// A number from `low` to `high`.
+/// A number from `low` to `high`, both inclusive.
 pub fn is_in_range(number: i64, low: i64, high: i64) -> Vec<String> {
     if (low..=high).contains(&number) { Vec::new() } else { vec![inclusive_range_error(low, high)] }
 }
@@ -85,7 +85,6 @@ pub fn is_valid_percent(text: &str) -> Vec<String> {
     )]
 }
 
-/// The name of an HTTP header.
 pub fn is_http_header_name(text: &str) -> Vec<String> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return Vec::new();
@@ -192,32 +191,32 @@ fn without_trailing_dash(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> 
 /// A domain name of at least three labels.
 pub fn is_fully_qualified_name(path: &Path, name: &str) -> FieldErrors {
     if name.is_empty() {
-        return vec![FieldError::required(path, "")];
+        return FieldErrors::from([FieldError::required(path, "")]);
     }
     let errors = is_dns1123_subdomain(name);
     if !errors.is_empty() {
-        return vec![FieldError::invalid(path, name, errors.join(","))];
+        return FieldErrors::from([FieldError::invalid(path, name, errors.join(","))]);
     }
     if name.split('.').count() < 3 {
         let words = "should be a domain with at least three segments separated by dots";
-        return vec![FieldError::invalid(path, name, words)];
+        return FieldErrors::from([FieldError::invalid(path, name, words)]);
     }
-    Vec::new()
+    FieldErrors::new()
 }
 
 /// A domain name of at least two labels, with an optional trailing dot.
 pub fn is_fully_qualified_domain_name(path: &Path, name: &str) -> FieldErrors {
     if name.is_empty() {
-        return vec![FieldError::required(path, "")];
+        return FieldErrors::from([FieldError::required(path, "")]);
     }
     let name = name.strip_suffix('.').unwrap_or(name);
     let errors = is_dns1123_subdomain(name);
     if !errors.is_empty() {
-        return vec![FieldError::invalid(path, name, errors.join(","))];
+        return FieldErrors::from([FieldError::invalid(path, name, errors.join(","))]);
     }
     if name.split('.').count() < 2 {
         let words = "should be a domain with at least two segments separated by dots";
-        return vec![FieldError::invalid(path, name, words)];
+        return FieldErrors::from([FieldError::invalid(path, name, words)]);
     }
     let wrong = name.split('.').map(|label| (label, is_dns1123_label(label))).find(|(_, e)| !e.is_empty());
     wrong.map(|(label, errors)| FieldError::invalid(path, label, errors.join(","))).into_iter().collect()
@@ -226,11 +225,11 @@ pub fn is_fully_qualified_domain_name(path: &Path, name: &str) -> FieldErrors {
 /// A path after a domain: `acme.io/foo`.
 pub fn is_domain_prefixed_path(path: &Path, text: &str) -> FieldErrors {
     if text.is_empty() {
-        return vec![FieldError::required(path, "")];
+        return FieldErrors::from([FieldError::required(path, "")]);
     }
     let Some((host, rest)) = text.split_once('/').filter(|(h, r)| !h.is_empty() && !r.is_empty()) else {
         let words = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-        return vec![FieldError::invalid(path, text, words)];
+        return FieldErrors::from([FieldError::invalid(path, text, words)]);
     };
     let mut errors: FieldErrors =
         is_dns1123_subdomain(host).into_iter().map(|e| FieldError::invalid(path, host, e)).collect();
@@ -244,13 +243,13 @@ pub fn is_domain_prefixed_path(path: &Path, text: &str) -> FieldErrors {
 /// A label key with a domain: `acme.io/foo`.
 pub fn is_domain_prefixed_key(path: &Path, key: &str) -> FieldErrors {
     if key.is_empty() {
-        return vec![FieldError::required(path, "")];
+        return FieldErrors::from([FieldError::required(path, "")]);
     }
     let errors: FieldErrors =
         is_qualified_name(key).into_iter().map(|e| FieldError::invalid(path, key, e)).collect();
     if errors.is_empty() && !key.contains('/') {
         let words = "must be a domain-prefixed key (such as \"acme.io/foo\")";
-        return vec![FieldError::invalid(path, key, words)];
+        return FieldErrors::from([FieldError::invalid(path, key, words)]);
     }
     errors
 }

@@ -14,7 +14,6 @@ use super::node::SchemaNode;
 pub(super) struct DecodedMetadata {
     /// Paths of unknown fields, including the path of the metadata.
     pub(super) unknown: Vec<String>,
-    /// The decoding error, if there is one.
     pub(super) error: Option<String>,
 }
 
@@ -31,7 +30,7 @@ pub(super) fn type_metadata(map: &mut Map, object_path: &str) -> DecodedMetadata
             format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", metadata.json_type());
         return DecodedMetadata { unknown: Vec::new(), error: Some(error) };
     }
-    let outcome = schema::decode::normalise(metadata, schema);
+    let outcome = schema::decode::normalize(metadata, schema);
     let prefix =
         if object_path.is_empty() { "metadata".to_owned() } else { format!("{object_path}.metadata") };
     DecodedMetadata {
@@ -54,7 +53,7 @@ pub(super) fn coerce(
                     if let Some(value) = map.get(key).filter(|value| !matches!(value, Value::String(_))) {
                         let mut errors = FieldErrors::new();
                         errors.invalid(&at.field(key), value.clone(), "must be a string");
-                        return errors.pop().map_or(Ok(()), Err);
+                        return errors.into_iter().next_back().map_or(Ok(()), Err);
                     }
                 }
                 let sent = map.get("metadata").cloned();
@@ -63,7 +62,7 @@ pub(super) fn coerce(
                 if let Some(error) = read.error {
                     let mut errors = FieldErrors::new();
                     errors.invalid(&at.field("metadata"), sent.unwrap_or_default(), error);
-                    return errors.pop().map_or(Ok(()), Err);
+                    return errors.into_iter().next_back().map_or(Ok(()), Err);
                 }
             }
             let keys: Vec<Str> = map.keys().cloned().collect();
@@ -161,7 +160,7 @@ pub(super) fn embedded(value: &Value, map: &Map, at: &At<'_>, errors: &mut Field
 pub(crate) fn default_errors(default: &Value, node: &SchemaNode, at: &At<'_>) -> FieldErrors {
     let mut typed = default.clone();
     if let Err(error) = coerce(&mut typed, node, at, &mut Vec::new()) {
-        return vec![error];
+        return FieldErrors::from([error]);
     }
     let mut errors = FieldErrors::new();
     check(&typed, node, at, &mut errors);

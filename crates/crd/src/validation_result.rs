@@ -44,12 +44,7 @@ impl fmt::Display for ValuePath<'_> {
 
 /// Whether the limit of reported errors is reached.
 pub(super) fn is_full(errors: &FieldErrors) -> bool {
-    errors.len() >= MAX_PROBLEMS || errors.iter().map(reported_bytes).sum::<usize>() > MAX_REPORTED_BYTES
-}
-
-/// Approximate length of an error in the response, in bytes.
-fn reported_bytes(error: &FieldError) -> usize {
-    error.field.len() + error.detail.len() + error.bad_value.as_ref().map_or(0, size)
+    errors.len() >= MAX_PROBLEMS || errors.bytes() > MAX_REPORTED_BYTES
 }
 
 /// The part of a key that is shown in paths.
@@ -117,7 +112,6 @@ impl ValueProblem<'_> {
     }
 }
 
-/// Settings of one validation.
 #[derive(Clone, Copy)]
 pub(super) struct ValidationSettings<'b> {
     /// Counts every comparison of a value with a schema.

@@ -160,7 +160,6 @@ impl<'a> Read<'a> for Option<&'a Value> {
 
 /// Adds errors at field paths to a list.
 pub trait Report {
-    /// Adds an error of any kind.
     fn report(&mut self, kind: FieldErrorKind, at: &At<'_>, bad_value: Option<Value>, detail: String);
 
     /// Reports a malformed value.
@@ -238,14 +237,11 @@ pub trait Report {
     }
 }
 
-/// Maximum number of errors recorded for one object. Responses contain far fewer, and an invalid object must not use unbounded memory.
-pub const MAX_ERRORS: usize = 10_000;
-
 impl Report for FieldErrors {
     fn report(&mut self, kind: FieldErrorKind, at: &At<'_>, bad_value: Option<Value>, detail: String) {
-        if self.len() < MAX_ERRORS {
-            self.push(FieldError { kind, field: at.to_string(), bad_value, detail });
-        }
+        // A path can be as long as the object. It is not formatted for an error that is dropped.
+        let field = if self.is_full() { String::new() } else { at.to_string() };
+        self.push(FieldError { kind, field, bad_value, detail });
     }
 }
 

@@ -44,8 +44,7 @@ fn thing(name: &str, items: usize) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "items": items})
 }
 
-/// The peak memory of the server in KiB.
-fn peak_kib(server: &Server) -> u64 {
+pub(crate) fn peak_kib(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::names;
-use api::pod_resources::is_huge_page;
+use api::pod_resources::{COMPUTE_RESOURCES, is_huge_page};
 use api::quantity::Quantity;
 use api::validation::fields::{At, IMMUTABLE, Read, Report};
 use api::validation::meta;
@@ -26,25 +26,15 @@ pub(crate) const RESOURCE_QUOTA: ValidationRules =
 
 const HARD: At<'static> = At::new("spec.hard");
 
-const COMPUTED: [&str; 10] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.storage",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-];
-
 fn is_quota_huge_page(name: &str) -> bool {
     is_huge_page(name.strip_prefix("requests.").unwrap_or(name))
 }
 
 fn is_standard_quota(name: &str) -> bool {
-    COUNTED_RESOURCES.contains(&name) || COMPUTED.contains(&name) || is_quota_huge_page(name)
+    COUNTED_RESOURCES.contains(&name)
+        || COMPUTE_RESOURCES.contains(&name)
+        || name == "requests.storage"
+        || is_quota_huge_page(name)
 }
 
 fn quota_resource_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
@@ -247,16 +237,20 @@ fn amounts(holder: Option<&Value>, field: &str, at: &At<'_>, errors: &mut FieldE
 fn quota_spec(quota: &Value, errors: &mut FieldErrors) {
     let spec = quota.part("spec");
     amounts(spec, "hard", &HARD, errors);
-    let resources: Vec<&str> = spec.entries("hard").map(|(name, _)| name).collect();
+    let misapplied = misapplied_scopes(spec);
     let shown_scopes = spec.part("scopes").cloned().unwrap_or_default();
 
     let at = At::new("spec.scopes");
     let scopes: Vec<&str> = spec.texts("scopes").collect();
+    // Every scope has the same errors, which quote the whole list: each is reported once, in the order of the first ones.
+    let (mut is_unsupported, mut is_misapplied) = (false, false);
     for scope in &scopes {
-        if !is_scope(scope) {
+        if !is_unsupported && !is_scope(scope) {
+            is_unsupported = true;
             errors.invalid(&at, shown_scopes.clone(), "unsupported scope");
         }
-        for _ in misapplied(scope, &resources) {
+        if !is_misapplied && misapplied.contains(scope) {
+            is_misapplied = true;
             errors.invalid(&at, shown_scopes.clone(), "unsupported scope applied to resource");
         }
     }
@@ -265,12 +259,14 @@ fn quota_spec(quota: &Value, errors: &mut FieldErrors) {
     let Some(selector) = spec.part("scopeSelector") else { return };
     let at = At::new("spec.scopeSelector.matchExpressions");
     let requirements = selector.items("matchExpressions");
+    let mut is_misapplied = false;
     for requirement in requirements {
         let scope = requirement.text("scopeName");
         if !is_scope(scope) {
             errors.invalid(&at.field("scopeName"), scope, "unsupported scope");
         }
-        for _ in misapplied(scope, &resources) {
+        if !is_misapplied && misapplied.contains(scope) {
+            is_misapplied = true;
             let shown = super::internal_json::compact("ScopeSelector", Some(selector));
             let detail = format!("{shown}: unsupported scope applied to resource");
             errors.report(api::field::FieldErrorKind::Invalid, &at, None, detail);
@@ -316,43 +312,38 @@ fn scope_requirement(requirement: &Value, scope: &str, at: &At<'_>, errors: &mut
     }
 }
 
+const SCOPES: [&str; 7] = [
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "VolumeAttributesClass",
+    "CrossNamespacePodAffinity",
+];
+
 fn is_scope(scope: &str) -> bool {
-    matches!(
-        scope,
-        "Terminating"
-            | "NotTerminating"
-            | "BestEffort"
-            | "NotBestEffort"
-            | "PriorityClass"
-            | "VolumeAttributesClass"
-            | "CrossNamespacePodAffinity"
-    )
+    SCOPES.contains(&scope)
 }
 
-/// Resources that a quota with this scope cannot limit.
-fn misapplied<'a>(scope: &str, resources: &'a [&'a str]) -> impl Iterator<Item = &'a &'a str> {
-    let bounds: fn(&str) -> bool = match scope {
-        "Terminating"
-        | "NotTerminating"
-        | "NotBestEffort"
-        | "PriorityClass"
-        | "CrossNamespacePodAffinity" => |name| {
-            matches!(
-                name,
-                "pods"
-                    | "cpu"
-                    | "memory"
-                    | "limits.cpu"
-                    | "limits.memory"
-                    | "requests.cpu"
-                    | "requests.memory"
-            )
-        },
-        "BestEffort" => |name| name == "pods",
-        "VolumeAttributesClass" => |name| matches!(name, "persistentvolumeclaims" | "requests.storage"),
-        _ => |_| true,
-    };
-    resources.iter().filter(move |name| is_standard_quota(name) && !bounds(name))
+/// The scopes with which a quota cannot limit all of the resources in `hard`.
+fn misapplied_scopes(spec: Option<&Value>) -> BTreeSet<&'static str> {
+    let standard: Vec<&str> =
+        spec.entries("hard").map(|(name, _)| name).filter(|name| is_standard_quota(name)).collect();
+    let is_misapplied = |scope: &&str| standard.iter().any(|resource| !limits(scope, resource));
+    SCOPES.into_iter().filter(is_misapplied).collect()
+}
+
+/// Whether a quota with a scope can limit a resource.
+fn limits(scope: &str, resource: &str) -> bool {
+    match scope {
+        "BestEffort" => resource == "pods",
+        "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
+        _ => matches!(
+            resource,
+            "pods" | "cpu" | "memory" | "limits.cpu" | "limits.memory" | "requests.cpu" | "requests.memory"
+        ),
+    }
 }
 
 fn conflicting(scopes: &[&str], shown: &Value, at: &At<'_>, errors: &mut FieldErrors) {

@@ -6,14 +6,14 @@ use api::FieldErrors;
 use api::field::FieldErrorKind;
 use api::names;
 use api::quantity::Quantity;
-use api::validation::fields::{At, IMMUTABLE, MAX_ERRORS, NOT_NEGATIVE, Read, Report, same, supersede};
+use api::validation::fields::{At, IMMUTABLE, NOT_NEGATIVE, Read, Report, same, supersede};
 use api::validation::meta;
 use api::validation::repeated::Repeated;
 use value::{Map, Value};
 
 use super::persistent_volume::volume_spec;
 use super::pod::volume_sources::csi_driver_name;
-use super::{ValidationContext, ValidationRules, internal_json, no_rules, optional_value};
+use super::{ValidationContext, ValidationRules, internal_json, no_rules, optional_value, token_seconds};
 
 pub(crate) const STORAGE_CLASS: ValidationRules =
     ValidationRules { create: storage_class, update: storage_class_update, update_status: no_rules };
@@ -154,8 +154,11 @@ fn topologies(terms: &[Value], errors: &mut FieldErrors) {
         // kube-apiserver compares with one empty slot per term, which equals every term without expressions.
         let empty = if values_of.is_empty() { terms.len() } else { 0 };
         let times = earlier.entry(values_of).or_default();
-        // Every pair of equal terms is an error; stop at the maximum number of errors.
-        for _ in 0..(empty + *times).min(MAX_ERRORS.saturating_sub(errors.len())) {
+        // Every pair of equal terms is an error.
+        for _ in 0..empty + *times {
+            if errors.is_full() {
+                break;
+            }
             errors.duplicate(&expressions, "");
         }
         *times += 1;
@@ -336,13 +339,7 @@ fn token_requests(requests: &[Value], errors: &mut FieldErrors) {
             continue;
         }
         let Some(seconds) = request.number_if_set("expirationSeconds") else { continue };
-        let at = at.field("expirationSeconds");
-        if seconds < 600 {
-            errors.invalid(&at, seconds, "may not specify a duration less than 10 minutes");
-        }
-        if seconds > 1 << 32 {
-            errors.invalid(&at, seconds, "may not specify a duration larger than 2^32 seconds");
-        }
+        token_seconds(seconds, &at.field("expirationSeconds"), errors);
     }
 }
 
@@ -394,7 +391,8 @@ fn csi_node_update(new: &Value, old: &Value, context: &ValidationContext) -> Fie
         by_name.entry(driver.text("name")).or_default().push(driver);
     }
     for former in old.list_at(&["spec", "drivers"]) {
-        for driver in by_name.get(former.text("name")).into_iter().flatten() {
+        // Removed, because names of a valid old object are unique: an invalid one must not be compared pairwise.
+        for driver in by_name.remove(former.text("name")).into_iter().flatten() {
             let (former, driver) = (without_allocatable(former), without_allocatable(driver));
             if !same(Some(&former), Some(&driver)) {
                 let shown = internal_json::compact("CSINodeDriver", Some(&driver));

@@ -11,7 +11,7 @@ const CRD: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResou
 fn decoded(text: &str) -> Value {
     let mut object = json::parse(text.as_bytes()).unwrap();
     let schema = schema::of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
-    assert_eq!(schema::decode::normalise(&mut object, schema).type_error(&[]), None);
+    assert_eq!(schema::decode::normalize(&mut object, schema).type_error(&[]), None);
     object
 }
 

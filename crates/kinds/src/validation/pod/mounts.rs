@@ -213,7 +213,7 @@ pub(in crate::validation) fn devices(
         if paths.contains(path) {
             errors.invalid(&path_at, path, "must be unique");
         }
-        let mut backsteps = Vec::new();
+        let mut backsteps = api::FieldErrors::new();
         no_backsteps(path, &path_at, &mut backsteps);
         if backsteps.is_empty() {
             paths.insert(path);

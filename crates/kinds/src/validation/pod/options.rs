@@ -83,7 +83,7 @@ impl PodValidationOptions {
         self.invalid_spread_selectors =
             spread.iter().any(|constraint| is_selector_invalid(constraint.part("labelSelector")));
         self.invalid_spread_keys = spread.iter().any(|constraint| {
-            let mut errors = Vec::new();
+            let mut errors = api::FieldErrors::new();
             scheduling::match_label_keys(constraint, &At::ROOT, &mut errors);
             !errors.is_empty()
         });
@@ -102,7 +102,7 @@ impl PodValidationOptions {
             })
             .filter_map(|source| source.part("serviceAccountToken"))
             .any(|token| {
-                let mut errors = Vec::new();
+                let mut errors = api::FieldErrors::new();
                 super::volume_paths::local_path(token.text("path"), &At::ROOT, &mut errors);
                 !errors.is_empty()
             });
@@ -152,7 +152,7 @@ impl PodValidationOptions {
 }
 
 fn is_selector_invalid(selector: Option<&Value>) -> bool {
-    let mut errors = Vec::new();
+    let mut errors = api::FieldErrors::new();
     meta::label_selector(selector, false, &At::ROOT, &mut errors);
     !errors.is_empty()
 }
