@@ -1,5 +1,8 @@
 //! [`AuthorizationAttributes`]: the request attributes of authorization.
 
+use std::sync::Arc;
+
+use api::selector::{FieldSelector, LabelOperator, LabelSelector};
 use value::Str;
 
 /// The attributes of a request without its user. Strings that do not apply are empty.
@@ -41,13 +44,13 @@ pub struct Requirement {
     /// A label key or a field path.
     pub key: Str,
     pub operator: SelectorOperator,
-    pub values: Vec<Str>,
+    pub values: Arc<[Str]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SelectorOperator {
     In,
-    /// Also matches if the key is absent.
+    /// The key is absent, or its value is not one of the listed ones.
     NotIn,
     Exists,
     DoesNotExist,
@@ -56,40 +59,53 @@ pub enum SelectorOperator {
 impl SelectorAttributes {
     /// Parses a `labelSelector` parameter.
     pub fn of_labels(text: &str) -> Self {
-        use api::selector::LabelOperator as Api;
-        match api::selector::LabelSelector::parse(text) {
-            Err(error) => SelectorAttributes { requirements: Vec::new(), error: Some(error.into()) },
-            Ok(selector) => {
-                let requirements = selector.requirements().iter().filter_map(|requirement| {
-                    let operator = match requirement.operator() {
-                        Api::In | Api::Equals | Api::DoubleEquals => SelectorOperator::In,
-                        Api::NotIn | Api::NotEquals => SelectorOperator::NotIn,
-                        Api::Exists => SelectorOperator::Exists,
-                        Api::DoesNotExist => SelectorOperator::DoesNotExist,
-                        // Authorization has no numeric comparisons. Dropping them only widens the request.
-                        Api::GreaterThan | Api::LessThan => return None,
-                    };
-                    let values = requirement.values().to_vec();
-                    Some(Requirement { key: requirement.key().into(), operator, values })
-                });
-                SelectorAttributes { requirements: requirements.collect(), error: None }
-            }
-        }
+        Self::of_parsed_labels(&LabelSelector::parse(text))
+    }
+
+    /// The attributes of a parsed label selector, which share its values.
+    pub fn of_parsed_labels(parsed: &Result<LabelSelector, String>) -> Self {
+        let selector = match parsed {
+            Ok(selector) => selector,
+            Err(error) => return Self::invalid(error),
+        };
+        let requirements = selector.requirements().iter().filter_map(|requirement| {
+            let operator = match requirement.operator() {
+                LabelOperator::In | LabelOperator::Equals | LabelOperator::DoubleEquals => {
+                    SelectorOperator::In
+                }
+                LabelOperator::NotIn | LabelOperator::NotEquals => SelectorOperator::NotIn,
+                LabelOperator::Exists => SelectorOperator::Exists,
+                LabelOperator::DoesNotExist => SelectorOperator::DoesNotExist,
+                // Authorization has no numeric comparisons. Dropping them only widens the request.
+                LabelOperator::GreaterThan | LabelOperator::LessThan => return None,
+            };
+            let values = Arc::clone(requirement.values());
+            Some(Requirement { key: requirement.key().into(), operator, values })
+        });
+        SelectorAttributes { requirements: requirements.collect(), error: None }
     }
 
     /// Parses a `fieldSelector` parameter.
     pub fn of_fields(text: &str) -> Self {
-        match api::selector::FieldSelector::parse(text) {
-            Err(error) => SelectorAttributes { requirements: Vec::new(), error: Some(error.into()) },
-            Ok(selector) => {
-                let requirements = selector.requirements().iter().map(|requirement| Requirement {
-                    key: requirement.field.clone(),
-                    operator: if requirement.equals { SelectorOperator::In } else { SelectorOperator::NotIn },
-                    values: vec![requirement.value.clone()],
-                });
-                SelectorAttributes { requirements: requirements.collect(), error: None }
-            }
-        }
+        Self::of_parsed_fields(&FieldSelector::parse(text))
+    }
+
+    /// The attributes of a parsed field selector.
+    pub fn of_parsed_fields(parsed: &Result<FieldSelector, String>) -> Self {
+        let selector = match parsed {
+            Ok(selector) => selector,
+            Err(error) => return Self::invalid(error),
+        };
+        let requirements = selector.requirements().iter().map(|requirement| Requirement {
+            key: requirement.field.clone(),
+            operator: if requirement.equals { SelectorOperator::In } else { SelectorOperator::NotIn },
+            values: Arc::new([requirement.value.clone()]),
+        });
+        SelectorAttributes { requirements: requirements.collect(), error: None }
+    }
+
+    fn invalid(error: &str) -> Self {
+        SelectorAttributes { requirements: Vec::new(), error: Some(error.into()) }
     }
 }
 
@@ -106,7 +122,6 @@ impl SelectorOperator {
 }
 
 impl AuthorizationAttributes {
-    /// Attributes of a request for a resource.
     pub fn resource(verb: impl Into<Str>, group: impl Into<Str>, resource: impl Into<Str>) -> Self {
         AuthorizationAttributes {
             verb: verb.into(),

@@ -126,8 +126,11 @@ fn requirements(
                 continue;
             }
         };
-        match convert(Requirement { key: text("key"), operator, values: strings(item.list_at(&["values"])) })
-        {
+        match convert(Requirement {
+            key: text("key"),
+            operator,
+            values: strings(item.list_at(&["values"])).into(),
+        }) {
             Ok(requirement) => out.requirements.push(requirement),
             Err(error) => out.error = Some(error),
         }
@@ -158,7 +161,7 @@ fn labels(selector: &Value) -> SelectorAttributes {
             api::selector::LabelRequirement::new(
                 requirement.key.clone(),
                 operator,
-                requirement.values.clone(),
+                requirement.values.to_vec(),
             )
             .map(|_| requirement)
             .map_err(|errors| api::field::aggregate(&errors).into())

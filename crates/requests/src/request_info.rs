@@ -3,8 +3,13 @@
 //! The parser knows no resources and accesses no store, because the user is not authorized yet. The rules are
 //! those of kube-apiserver's `RequestInfo`; authorization, audit and routing all use this one result.
 
+mod selector_parameter;
+
+use api::selector::{FieldSelector, LabelSelector};
 use value::go::url::query_pairs;
 use value::{Str, text};
+
+pub use selector_parameter::SelectorParameter;
 
 /// The path that streams a snapshot of the store.
 pub const SNAPSHOT_PATH: &str = "/portcullis/snapshot";
@@ -37,10 +42,10 @@ pub struct RequestInfo {
     /// True if the path has the deprecated `watch/` prefix.
     pub watch_prefix: bool,
     pub method: http::Method,
-    /// Raw `labelSelector` of a list, watch or deletecollection.
-    pub label_selector: String,
-    /// Raw `fieldSelector` of a list, watch or deletecollection.
-    pub field_selector: String,
+    /// `labelSelector` of a list, watch or deletecollection.
+    pub label_selector: SelectorParameter<LabelSelector>,
+    /// `fieldSelector` of a list, watch or deletecollection.
+    pub field_selector: SelectorParameter<FieldSelector>,
 }
 
 impl RequestInfo {
@@ -114,17 +119,35 @@ impl RequestInfo {
             self.verb = "deletecollection".into();
         }
         if matches!(self.verb.as_str(), "list" | "watch" | "deletecollection") {
-            query.get("labelSelector").unwrap_or_default().clone_into(&mut self.label_selector);
-            query.get("fieldSelector").unwrap_or_default().clone_into(&mut self.field_selector);
+            self.label_selector = SelectorParameter::new(query.get("labelSelector").unwrap_or_default());
+            self.field_selector = SelectorParameter::new(query.get("fieldSelector").unwrap_or_default());
             // A list that selects one name is authorized for that name.
             if self.name.is_empty()
                 && self.verb != "deletecollection"
                 && !self.watch_prefix
-                && let Some(name) = single_name(query)
+                && let Some(name) = self.single_name(query)
             {
                 self.name = name;
             }
         }
+    }
+
+    /// The `X` of a field selector with `metadata.name=X`, if all list options are valid and a path can contain
+    /// `X`.
+    fn single_name(&self, query: &Query) -> Option<Str> {
+        let text = |name: &str| query.get(name).unwrap_or_default();
+        if self.field_selector.text().is_empty() || self.label_selector.parsed().is_err() {
+            return None;
+        }
+        if ["limit", "timeoutSeconds"]
+            .iter()
+            .any(|name| !text(name).is_empty() && text(name).parse::<i64>().is_err())
+        {
+            return None;
+        }
+        let fields = self.field_selector.parsed().as_ref().ok()?;
+        let required = fields.requirements().iter().find(|r| r.equals && r.field == "metadata.name")?;
+        api::names::is_path_segment_name(&required.value).is_empty().then(|| required.value.clone())
     }
 
     /// True if the client determines the duration, so that neither in-flight limits nor a deadline apply.
@@ -150,25 +173,6 @@ impl RequestInfo {
 fn split_path(path: &str) -> Vec<&str> {
     let trimmed = path.trim_matches('/');
     if trimmed.is_empty() { Vec::new() } else { trimmed.split('/').collect() }
-}
-
-/// The `X` of a field selector with `metadata.name=X`, if all list options are valid and a path can contain
-/// `X`.
-fn single_name(query: &Query) -> Option<Str> {
-    let text = |name: &str| query.get(name).unwrap_or_default();
-    let fields = text("fieldSelector");
-    if fields.is_empty() || api::selector::LabelSelector::parse(text("labelSelector")).is_err() {
-        return None;
-    }
-    if ["limit", "timeoutSeconds"]
-        .iter()
-        .any(|name| !text(name).is_empty() && text(name).parse::<i64>().is_err())
-    {
-        return None;
-    }
-    let fields = api::selector::FieldSelector::parse(fields).ok()?;
-    let required = fields.requirements().iter().find(|r| r.equals && r.field == "metadata.name")?;
-    api::names::is_path_segment_name(&required.value).is_empty().then(|| required.value.clone())
 }
 
 /// The decoded parameters of a query string, in order.

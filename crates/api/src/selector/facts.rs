@@ -1,18 +1,18 @@
-//! [`Facts`]: an object's labels and selectable fields in a compact encoding, so that selectors need not decode the
+//! [`SelectorFacts`]: an object's labels and selectable fields in a compact encoding, so that selectors need not decode the
 //! object.
 //!
 //! Encoding: the length of the label part (four bytes, little-endian), the labels, the fields. Each entry is the
 //! length of its key and of its value (little-endian base 128), the key, the value.
 
-use value::Value;
+use value::{Value, push_varint};
 
-use super::labels::Labels;
+use super::labels::{Labels, SortedLabels};
 
 /// Encodes facts; see [`FactsRef`] for reading them.
 #[derive(Debug)]
-pub struct Facts;
+pub struct SelectorFacts;
 
-impl Facts {
+impl SelectorFacts {
     /// Encodes labels, in any order, and field values. Fields without a value may be left out; they read as the empty
     /// string.
     pub fn encode<'a>(
@@ -34,7 +34,7 @@ impl Facts {
         out
     }
 
-    /// Like [`Facts::encode`], with the labels of `object`.
+    /// Like [`SelectorFacts::encode`], with the labels of `object`.
     pub fn of<'a>(object: &'a Value, fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
         let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
         let labels = labels.into_iter().flat_map(value::Map::iter);
@@ -43,22 +43,10 @@ impl Facts {
 }
 
 fn entry(out: &mut Vec<u8>, key: &str, value: &str) {
-    number(out, key.len());
-    number(out, value.len());
+    push_varint(out, key.len() as u64);
+    push_varint(out, value.len() as u64);
     out.extend_from_slice(key.as_bytes());
     out.extend_from_slice(value.as_bytes());
-}
-
-fn number(out: &mut Vec<u8>, mut n: usize) {
-    loop {
-        let low = u8::try_from(n & 0x7f).unwrap_or(0);
-        n >>= 7;
-        if n == 0 {
-            out.push(low);
-            return;
-        }
-        out.push(low | 0x80);
-    }
 }
 
 /// Reads facts without copying. Damaged bytes read as fewer facts, never as an error.
@@ -76,7 +64,6 @@ impl<'a> FactsRef<'a> {
         FactsRef { labels, fields }
     }
 
-    /// The value of a label.
     pub fn label(self, key: &str) -> Option<&'a str> {
         FactEntries(self.labels).value(key)
     }
@@ -90,7 +77,6 @@ impl<'a> FactsRef<'a> {
         FactEntries(self.labels).texts()
     }
 
-    /// All fields that have a value.
     pub fn fields(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         FactEntries(self.fields).texts()
     }
@@ -99,6 +85,10 @@ impl<'a> FactsRef<'a> {
 impl Labels for FactsRef<'_> {
     fn label(&self, key: &str) -> Option<&str> {
         FactsRef::label(*self, key)
+    }
+
+    fn sorted(&self) -> Option<SortedLabels<'_>> {
+        Some(self.labels().collect())
     }
 }
 

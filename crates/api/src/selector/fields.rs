@@ -4,7 +4,6 @@ use std::fmt;
 
 use value::Str;
 
-/// A requirement on the value of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
     pub field: Str,
@@ -33,9 +32,9 @@ impl FieldSelector {
 
     /// Parses the query parameter `fieldSelector`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut terms = split_terms(text);
+        let mut terms: Vec<&str> = split_terms(text).take(super::MAX_REQUIREMENTS + 1).collect();
+        super::check_requirements(terms.len())?;
         terms.sort_unstable();
-        super::check_number(terms.len())?;
         let mut requirements = Vec::new();
         for term in terms.into_iter().filter(|t| !t.is_empty()) {
             let Some((field, equals, value)) = split_term(term) else {
@@ -68,6 +67,13 @@ impl FieldSelector {
         self
     }
 
+    /// Bytes of memory that the selector holds, besides this value itself.
+    pub fn heap_bytes(&self) -> usize {
+        let texts =
+            self.requirements.iter().map(|r| super::heap_bytes(&r.field) + super::heap_bytes(&r.value));
+        self.requirements.capacity() * size_of::<FieldRequirement>() + texts.sum::<usize>()
+    }
+
     /// The value that the selector requires `field` to have, if any.
     pub fn requires_exact_match(&self, field: &str) -> Option<&str> {
         self.requirements.iter().find(|r| r.equals && r.field == field).map(|r| r.value.as_str())
@@ -91,14 +97,13 @@ impl fmt::Display for FieldSelector {
 }
 
 /// Splits at commas that are not escaped.
-fn split_terms(text: &str) -> Vec<&str> {
+fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
-    text.split(|c| {
+    text.split(move |c| {
         let splits = c == ',' && !escaped;
         escaped = c == '\\' && !escaped;
         splits
     })
-    .collect()
 }
 
 /// Splits a term into field, whether it is `=`, and the escaped value. The first operator counts.

@@ -1,16 +1,46 @@
 //! [`LabelSelector`]: requirements on labels, from a query (`a in (b,c),!d`) or from a `LabelSelector` object.
 
 use std::fmt;
+use std::sync::Arc;
 
 use value::{Map, Path, Str, Value};
 
 use crate::field::{FieldError, FieldErrors, aggregate, quote};
 use crate::names::{is_qualified_name, is_valid_label_value};
 
+/// Up to so many requirements of a selector each search the labels from the start; more need them sorted, or the work would be the product
+/// of both numbers.
+pub const FEW_REQUIREMENTS: usize = 8;
+
 /// A source of labels to match selectors against.
 pub trait Labels {
     /// The value of the label `key`, if it is set.
     fn label(&self, key: &str) -> Option<&str>;
+
+    /// The labels in an order in which many of them are found fast; `None` if [`Labels::label`] is fast.
+    fn sorted(&self) -> Option<SortedLabels<'_>> {
+        None
+    }
+}
+
+/// Labels sorted by key.
+#[derive(Debug)]
+pub struct SortedLabels<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> FromIterator<(&'a str, &'a str)> for SortedLabels<'a> {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(labels: I) -> Self {
+        let mut labels: Vec<_> = labels.into_iter().collect();
+        // Stable and linear if they are sorted already.
+        labels.sort_by_key(|(key, _)| *key);
+        SortedLabels(labels)
+    }
+}
+
+impl Labels for SortedLabels<'_> {
+    fn label(&self, key: &str) -> Option<&str> {
+        let at = self.0.binary_search_by_key(&key, |(key, _)| key).ok()?;
+        self.0.get(at).map(|(_, value)| *value)
+    }
 }
 
 impl Labels for Map {
@@ -54,15 +84,25 @@ pub enum LabelOperator {
     DoesNotExist,
 }
 
-/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelRequirement {
     key: Str,
     operator: LabelOperator,
-    values: Vec<Str>,
+    /// Sorted, because every object is searched for in them.
+    values: Arc<[Str]>,
 }
 
 impl LabelRequirement {
+    fn unchecked(key: Str, operator: LabelOperator, mut values: Vec<Str>) -> Self {
+        values.sort_unstable();
+        LabelRequirement { key, operator, values: values.into() }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let values = self.values.iter().map(|value| size_of::<Str>() + super::heap_bytes(value));
+        2 * size_of::<usize>() + super::heap_bytes(&self.key) + values.sum::<usize>()
+    }
+
     /// Validates the key and values. Errors have field paths relative to the requirement.
     pub fn new(key: impl Into<Str>, operator: LabelOperator, values: Vec<Str>) -> Result<Self, FieldErrors> {
         let key = key.into();
@@ -101,7 +141,7 @@ impl LabelRequirement {
                 errors.push(FieldError::invalid(&path, value.clone(), wrong.join("; ")));
             }
         }
-        if errors.is_empty() { Ok(LabelRequirement { key, operator, values }) } else { Err(errors) }
+        if errors.is_empty() { Ok(LabelRequirement::unchecked(key, operator, values)) } else { Err(errors) }
     }
 
     pub fn key(&self) -> &str {
@@ -112,15 +152,15 @@ impl LabelRequirement {
         self.operator
     }
 
-    /// The values in the order given.
-    pub fn values(&self) -> &[Str] {
+    /// The values in order.
+    pub fn values(&self) -> &Arc<[Str]> {
         &self.values
     }
 
     /// True if the labels meet the requirement.
     pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
         let value = labels.label(&self.key);
-        let listed = |value: &str| self.values.iter().any(|v| v == value);
+        let listed = |value: &str| self.values.binary_search_by(|v| v.as_str().cmp(value)).is_ok();
         match self.operator {
             LabelOperator::In | LabelOperator::Equals | LabelOperator::DoubleEquals => {
                 value.is_some_and(listed)
@@ -150,9 +190,7 @@ pub(super) fn key_error(key: &str, path: &Path) -> Option<FieldError> {
 impl fmt::Display for LabelRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = &self.key;
-        let mut values = self.values.clone();
-        values.sort_unstable();
-        let values = values.join(",");
+        let values = self.values.join(",");
         match self.operator {
             LabelOperator::In => write!(f, "{key} in ({values})"),
             LabelOperator::NotIn => write!(f, "{key} notin ({values})"),
@@ -193,16 +231,14 @@ impl LabelSelector {
 
     /// Parses the query parameter `labelSelector`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let requirements = super::parse::requirements(text)?;
-        super::check_number(requirements.len())?;
-        Ok(LabelSelector::new(requirements))
+        super::parse::requirements(text).map(LabelSelector::new)
     }
 
     /// A selector for objects that have all these labels. Keys and values are not validated.
     pub fn from_set(labels: &Map) -> Self {
         let equals = |(key, value): (&Str, &Value)| {
             let values = vec![Str::from(value.as_str().unwrap_or_default())];
-            LabelRequirement { key: key.clone(), operator: LabelOperator::Equals, values }
+            LabelRequirement::unchecked(key.clone(), LabelOperator::Equals, values)
         };
         LabelSelector::new(labels.iter().map(equals).collect())
     }
@@ -239,6 +275,12 @@ impl LabelSelector {
         self.requirements.is_empty() && !self.nothing
     }
 
+    /// Bytes of memory that the selector holds, besides this value itself.
+    pub fn heap_bytes(&self) -> usize {
+        let requirements = self.requirements.iter().map(LabelRequirement::heap_bytes);
+        self.requirements.capacity() * size_of::<LabelRequirement>() + requirements.sum::<usize>()
+    }
+
     /// True if the selector certainly matches no object.
     pub fn is_nothing(&self) -> bool {
         self.nothing
@@ -249,9 +291,16 @@ impl LabelSelector {
         &self.requirements
     }
 
-    /// True if the selector matches these labels.
     pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
-        !self.nothing && self.requirements.iter().all(|r| r.matches(labels))
+        if self.nothing {
+            return false;
+        }
+        if self.requirements.len() > FEW_REQUIREMENTS
+            && let Some(sorted) = labels.sorted()
+        {
+            return self.requirements.iter().all(|r| r.matches(&sorted));
+        }
+        self.requirements.iter().all(|r| r.matches(labels))
     }
 
     /// True if the selector matches the `metadata.labels` of `object`.
@@ -262,7 +311,7 @@ impl LabelSelector {
     /// The value that the selector requires the label `key` to have, if any.
     pub fn requires_exact_match(&self, key: &str) -> Option<&str> {
         let requirement = self.requirements.iter().find(|r| r.key == key)?;
-        match (requirement.operator, requirement.values.as_slice()) {
+        match (requirement.operator, &*requirement.values) {
             (LabelOperator::Equals | LabelOperator::DoubleEquals | LabelOperator::In, [value]) => Some(value),
             _ => None,
         }

@@ -1,6 +1,6 @@
 //! Parses label selectors, with Kubernetes' error messages.
 
-use std::collections::BTreeSet;
+use std::iter::Peekable;
 
 use value::{Path, Str};
 
@@ -50,11 +50,17 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n')
 }
 
-/// Splits the text into tokens. `in` and `notin` are identifiers here; the parser distinguishes them by position.
-fn scan(text: &str) -> Vec<(SelectorToken, Str)> {
-    let mut tokens = Vec::new();
-    let mut rest = text.trim_start_matches(is_blank);
-    while let Some(first) = rest.chars().next() {
+/// The tokens of a text. `in` and `notin` are identifiers here; the parser distinguishes them by position.
+struct SelectorTokens<'t> {
+    rest: &'t str,
+}
+
+impl<'t> Iterator for SelectorTokens<'t> {
+    type Item = (SelectorToken, &'t str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.rest.trim_start_matches(is_blank);
+        let first = rest.chars().next()?;
         // Each run of special characters is searched once, so that scanning stays linear.
         let end = if is_special(first) {
             // The longest token that begins here; every special character is a token by itself.
@@ -63,24 +69,25 @@ fn scan(text: &str) -> Vec<(SelectorToken, Str)> {
             rest.find(|c| is_special(c) || is_blank(c)).unwrap_or(rest.len())
         };
         let (text, after) = rest.split_at(end);
+        self.rest = after;
         let unknown = if is_special(first) { SelectorToken::Unknown } else { SelectorToken::Identifier };
-        tokens.push((token(text).unwrap_or(unknown), text.into()));
-        rest = after.trim_start_matches(is_blank);
+        Some((token(text).unwrap_or(unknown), text))
     }
-    tokens
 }
 
-struct SelectorParser {
-    tokens: std::iter::Peekable<std::vec::IntoIter<(SelectorToken, Str)>>,
+struct SelectorParser<'t> {
+    tokens: Peekable<SelectorTokens<'t>>,
+    /// Number of values so far.
+    values: usize,
 }
 
-/// Parses all requirements of a selector.
 pub(super) fn requirements(text: &str) -> Result<Vec<LabelRequirement>, String> {
-    let mut parser = SelectorParser { tokens: scan(text).into_iter().peekable() };
+    let mut parser = SelectorParser { tokens: SelectorTokens { rest: text }.peekable(), values: 0 };
     let mut requirements = Vec::new();
     loop {
         match parser.peek() {
             (SelectorToken::Identifier | SelectorToken::Not, _) => {
+                super::check_requirements(requirements.len() + 1)?;
                 let requirement =
                     parser.requirement().map_err(|e| format!("unable to parse requirement: {e}"))?;
                 requirements.push(requirement);
@@ -103,10 +110,10 @@ pub(super) fn requirements(text: &str) -> Result<Vec<LabelRequirement>, String> 
     }
 }
 
-impl SelectorParser {
+impl<'t> SelectorParser<'t> {
     /// The next token where a key or value is expected: `in` and `notin` are identifiers there.
-    fn peek(&mut self) -> (SelectorToken, Str) {
-        let (token, text) = self.tokens.peek().cloned().unwrap_or((SelectorToken::End, Str::default()));
+    fn peek(&mut self) -> (SelectorToken, &'t str) {
+        let (token, text) = self.tokens.peek().copied().unwrap_or((SelectorToken::End, ""));
         (
             if matches!(token, SelectorToken::In | SelectorToken::NotIn) {
                 SelectorToken::Identifier
@@ -117,7 +124,7 @@ impl SelectorParser {
         )
     }
 
-    fn next(&mut self) -> (SelectorToken, Str) {
+    fn next(&mut self) -> (SelectorToken, &'t str) {
         let next = self.peek();
         self.tokens.next();
         next
@@ -132,14 +139,14 @@ impl SelectorParser {
         if token != SelectorToken::Identifier {
             return Err(format!("found '{key}', expected: identifier"));
         }
-        if let Some(error) = key_error(&key, &Path::root()) {
+        if let Some(error) = key_error(key, &Path::root()) {
             return Err(error.to_string());
         }
         let ends = matches!(self.peek().0, SelectorToken::End | SelectorToken::Comma);
         let (operator, values) = if negated {
-            (LabelOperator::DoesNotExist, BTreeSet::new())
+            (LabelOperator::DoesNotExist, Vec::new())
         } else if ends {
-            (LabelOperator::Exists, BTreeSet::new())
+            (LabelOperator::Exists, Vec::new())
         } else {
             let operator = self.operator()?;
             let values = match operator {
@@ -148,11 +155,11 @@ impl SelectorParser {
             };
             (operator, values)
         };
-        LabelRequirement::new(key, operator, values.into_iter().collect()).map_err(aggregate)
+        LabelRequirement::new(key, operator, values.into_iter().map(Str::from).collect()).map_err(aggregate)
     }
 
     fn operator(&mut self) -> Result<LabelOperator, String> {
-        let (token, text) = self.tokens.next().unwrap_or((SelectorToken::End, Str::default()));
+        let (token, text) = self.tokens.next().unwrap_or((SelectorToken::End, ""));
         Ok(match token {
             SelectorToken::In => LabelOperator::In,
             SelectorToken::Equals => LabelOperator::Equals,
@@ -166,25 +173,26 @@ impl SelectorParser {
     }
 
     /// Parses `(a,b)`; nothing between two commas is the empty value.
-    fn values(&mut self) -> Result<BTreeSet<Str>, String> {
+    fn values(&mut self) -> Result<Vec<&'t str>, String> {
         let (open, text) = self.next();
         if open != SelectorToken::Open {
             return Err(format!("found '{text}' expected: '('"));
         }
-        let mut values = BTreeSet::new();
+        let mut values = Vec::new();
         match self.peek() {
             (SelectorToken::Identifier | SelectorToken::Comma, _) => {}
             (SelectorToken::Close, _) => {
                 self.next();
-                values.insert(Str::default());
+                values.push("");
                 return Ok(values);
             }
             (_, text) => return Err(format!("found '{text}', expected: ',', ')' or identifier")),
         }
         loop {
+            super::check_values(self.values + values.len() + 1)?;
             match self.next() {
                 (SelectorToken::Identifier, text) => {
-                    values.insert(text);
+                    values.push(text);
                     match self.peek() {
                         (SelectorToken::Comma, _) => {}
                         (SelectorToken::Close, _) => break,
@@ -194,7 +202,7 @@ impl SelectorParser {
                 (SelectorToken::Comma, _) => {
                     let next = self.peek().0;
                     if values.is_empty() || matches!(next, SelectorToken::Close | SelectorToken::Comma) {
-                        values.insert(Str::default());
+                        values.push("");
                     }
                     if next == SelectorToken::Close {
                         break;
@@ -204,15 +212,19 @@ impl SelectorParser {
             }
         }
         self.next();
+        self.values += values.len();
+        // The values are a set.
+        values.sort_unstable();
+        values.dedup();
         Ok(values)
     }
 
-    fn exact_value(&mut self) -> Result<BTreeSet<Str>, String> {
+    fn exact_value(&mut self) -> Result<Vec<&'t str>, String> {
         if matches!(self.peek().0, SelectorToken::End | SelectorToken::Comma) {
-            return Ok([Str::default()].into());
+            return Ok(vec![""]);
         }
         match self.next() {
-            (SelectorToken::Identifier, text) => Ok([text].into()),
+            (SelectorToken::Identifier, text) => Ok(vec![text]),
             (_, text) => Err(format!("found '{text}', expected: identifier")),
         }
     }

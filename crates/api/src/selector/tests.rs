@@ -115,7 +115,7 @@ fn field_selectors_read_and_print_as_kubernetes_does() {
 fn selects(selector: &str, labels: &[(&str, &str)], expected: bool) {
     let selector = LabelSelector::parse(selector).unwrap();
     assert_eq!(selector.matches(labels), expected);
-    let facts = Facts::encode(labels.iter().copied(), []);
+    let facts = SelectorFacts::encode(labels.iter().copied(), []);
     assert_eq!(selector.matches(&FactsRef::new(&facts)), expected);
 }
 
@@ -225,7 +225,7 @@ fn selectors_report_values_they_require_exactly() {
 fn facts_round_trip_labels_and_fields() {
     let long = "v".repeat(300);
     let pod = object(r#"{"metadata":{"labels":{"a":"1","b":""}}}"#);
-    let bytes = Facts::of(&pod, [("spec.nodeName", "n1"), ("long", long.as_str())]);
+    let bytes = SelectorFacts::of(&pod, [("spec.nodeName", "n1"), ("long", long.as_str())]);
     let facts = FactsRef::new(&bytes);
     assert_eq!(facts.label("a"), Some("1"));
     assert_eq!(facts.label("b"), Some(""));
@@ -247,7 +247,7 @@ fn facts_round_trip_labels_and_fields() {
 
 #[test]
 fn reading_truncated_facts_never_panics() {
-    let bytes = Facts::encode([("a", "1")], [("f", "2")]);
+    let bytes = SelectorFacts::encode([("a", "1")], [("f", "2")]);
     for end in 0..bytes.len() {
         let facts = FactsRef::new(&bytes[..end]);
         assert_eq!(facts.field("f"), "");
@@ -280,4 +280,98 @@ fn selectors_have_a_bounded_number_of_requirements() {
             .unwrap_err()
             .contains("at most 1000 requirements")
     );
+}
+
+#[test]
+fn label_selectors_have_a_bounded_number_of_values() {
+    let values = |from: usize, to: usize| {
+        let values: Vec<String> = (from..to).map(|number| format!("v{number}")).collect();
+        format!("in ({})", values.join(","))
+    };
+    let refused = |text: &str| LabelSelector::parse(text).unwrap_err().contains("at most 5000 values");
+    assert!(LabelSelector::parse(&format!("a {}", values(0, 5000))).is_ok());
+    assert!(refused(&format!("a {}", values(0, 5001))));
+    // The values of all requirements count together.
+    let both = |more: usize| format!("a {},b not{}", values(0, 2500), values(0, 2500 + more));
+    assert!(LabelSelector::parse(&both(0)).is_ok());
+    assert!(refused(&both(1)));
+    assert!(refused(&format!("a in ({}", ",".repeat(100_000))));
+}
+
+#[test]
+fn values_of_a_selector_are_held_once() {
+    let values: Vec<String> = (0..1000).map(|number| format!("v{number}")).collect();
+    let text = format!("a in ({})", values.join(","));
+    let bytes = LabelSelector::parse(&text).unwrap().heap_bytes();
+    assert!((1000 * size_of::<value::Str>()..1100 * size_of::<value::Str>()).contains(&bytes), "{bytes}");
+    // Longer values are allocated.
+    let long = LabelSelector::parse(&format!("a in ({}, {})", "x".repeat(60), "y".repeat(60))).unwrap();
+    assert!((2 * 60..1000).contains(&long.heap_bytes()), "{}", long.heap_bytes());
+}
+
+#[test]
+fn requirement_with_many_values_matches_exactly_them() {
+    for number in [1, 8, 9, 500] {
+        let values: Vec<String> = (0..number).rev().map(|n| format!("v{}", 2 * n)).collect();
+        for (operator, is_listed) in [("in", true), ("notin", false)] {
+            let selector = LabelSelector::parse(&format!("a {operator} ({})", values.join(","))).unwrap();
+            for n in 0..2 * number {
+                let value = format!("v{n}");
+                let labels = [("a", value.as_str())];
+                assert_eq!(
+                    selector.matches(&labels[..]) == is_listed,
+                    n % 2 == 0,
+                    "{operator} {number}: {value}"
+                );
+            }
+            let none: [(&str, &str); 0] = [];
+            assert_eq!(selector.matches(&none[..]), !is_listed);
+        }
+    }
+}
+
+/// Labels that count how they are read.
+#[derive(Default)]
+struct CountedLabels {
+    searches: std::cell::Cell<usize>,
+    sorts: std::cell::Cell<usize>,
+}
+
+impl Labels for CountedLabels {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.searches.set(self.searches.get() + 1);
+        (key == "a").then_some("1")
+    }
+
+    fn sorted(&self) -> Option<SortedLabels<'_>> {
+        self.sorts.set(self.sorts.get() + 1);
+        Some([("b", "2"), ("a", "1")].into_iter().collect())
+    }
+}
+
+#[test]
+fn many_requirements_sort_the_labels_once_and_search_none_from_the_start() {
+    let read = |requirements: usize| {
+        let text: Vec<String> = (0..requirements).map(|i| format!("!k{i}")).collect();
+        let labels = CountedLabels::default();
+        assert!(LabelSelector::parse(&text.join(",")).unwrap().matches(&labels));
+        (labels.searches.get(), labels.sorts.get())
+    };
+    assert_eq!(read(FEW_REQUIREMENTS), (FEW_REQUIREMENTS, 0));
+    assert_eq!(read(1000), (0, 1));
+}
+
+#[test]
+fn selectors_of_many_requirements_match_the_same_facts_as_those_of_few() {
+    let labels = [("z", "26"), ("a", "1"), ("m", "13"), ("", "empty")];
+    let bytes = SelectorFacts::encode(labels, []);
+    let facts = FactsRef::new(&bytes);
+    let padding: Vec<String> = (0..50).map(|i| format!("!absent{i}")).collect();
+    for requirement in
+        ["a=1", "a=2", "a!=1", "z", "!z", "!q", "q", "m in (12,13)", "m notin (12,13)", "z>25", "z<26"]
+    {
+        let few = LabelSelector::parse(requirement).unwrap().matches(&facts);
+        let many = format!("{requirement},{}", padding.join(","));
+        assert_eq!(LabelSelector::parse(&many).unwrap().matches(&facts), few, "{requirement}");
+    }
 }

@@ -15,3 +15,6 @@ pub mod tokens;
 pub mod update;
 pub mod watch;
 pub mod zpages;
+
+#[cfg(test)]
+mod tests;
