@@ -37,8 +37,8 @@ pub mod syntax;
 mod types;
 mod val;
 
-pub use cost::PER_CALL_LIMIT;
 pub use cost::estimate::{EstimateRange, NoHints, SizeHints};
+pub use cost::{OUT_OF_BUDGET, PER_CALL_LIMIT};
 pub use env::{Checked, Env, Parsed, Program, TypeProvider, Version};
 pub use eval::{Activation, Error, ErrorKind, EvalResult, Evaluation};
 pub use lib::authz;
@@ -53,4 +53,6 @@ pub mod pattern {
 pub use syntax::source::{Issue, Issues, Location, Source};
 pub use syntax::token::is_reserved;
 pub use types::Type;
-pub use val::{CelTimestamp, LazyFields, ListVal, MapEntries, MapVal, ObjectVal, Tag, Text, Val};
+pub use val::{
+    CelTimestamp, LazyFields, ListVal, MapEntries, MapVal, ObjectVal, Text, Val, ValKind, ValueMemory,
+};

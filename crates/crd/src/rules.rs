@@ -18,8 +18,8 @@ pub use self::compile::{CompiledRule, CompiledRules, RuleSource, compile};
 use self::compile::RuleNode;
 use self::evaluate::{Ratchet, RuleInput, RuleRun, TOO_MANY_STEPS};
 
-/// CEL cost limit of all rules of one object together.
-const BUDGET: i64 = 10_000_000;
+/// CEL cost limit of all rules of one object together, and of the rules on all defaults of one schema.
+pub(crate) const BUDGET: i64 = 10_000_000;
 /// The steps charged for compiling one rule, about 20 µs.
 const STEPS_TO_COMPILE: u64 = 1000;
 

@@ -12,26 +12,32 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use cel::authz::AuthorizerCheck;
 use cel::{
     Activation, Error, ErrorKind, EstimateRange, Evaluation, LazyFields, ListVal, MapVal, PER_CALL_LIMIT,
-    Program, Val,
+    Program, Val, ValueMemory,
 };
 use kinds::expressions::{Age, CompileError, Compiled, Compiler, OptionalVariables, Returns};
 use value::Str;
+use value::text::first_bytes;
 
 use super::YieldPacer;
 use crate::inventory::ZERO_COST;
-
-/// Kubernetes' message for expressions that exceed their common cost budget.
-pub const OUT_OF_BUDGET: &str =
-    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// Stack that nested variables may use, in bytes.
 const MAX_STACK_BYTES: usize = 128 << 10;
 /// Cost of discarded evaluations that is allowed for one policy.
 const MAX_DISCARDED_COST: u64 = 10_000_000;
+/// Work that costs nothing which is allowed for one policy; some 500 ms.
+const MAX_UNCHARGED_WORK: u64 = 40_000_000;
 /// How deep variables may contain each other in lists and maps. Dropping a value recurses that deep.
 const MAX_VALUE_DEPTH: usize = 24;
 /// Depth counted for a variable whose own expression is deeply nested.
 const DEEP_EXPRESSION_DEPTH: usize = 4;
+/// Errors of variables that are longer are not quoted again in the errors of the variables that read them, so that a
+/// chain of failing variables takes memory in proportion to its length.
+const MAX_VARIABLE_ERROR_BYTES: usize = 2 << 10;
+/// Longer errors are truncated to this many bytes when they are quoted with their expression.
+const MAX_ERROR_BYTES: usize = 4 << 10;
+/// The beginning of the error of a variable.
+const VARIABLE_ERROR: &str = "composited variable ";
 /// With fewer variables than this, lookup by name scans the list.
 const LINEAR_SEARCH_LIMIT: usize = 16;
 
@@ -97,8 +103,9 @@ impl Expression {
         &self.text
     }
 
-    pub fn compile_error(&self) -> Option<&CompileError> {
-        self.program.as_ref().err()
+    /// The beginning of the compiler's errors.
+    pub fn compile_error(&self) -> Option<&str> {
+        self.program.as_ref().err().map(|error| first_bytes(error.detail(), MAX_ERROR_BYTES))
     }
 
     /// Evaluates and deducts the cost from `budget`.
@@ -109,10 +116,16 @@ impl Expression {
     ) -> Result<Result<Val<'f>, String>, EvaluationStop> {
         let program = match &self.program {
             Ok(program) => program,
-            Err(error) => return Ok(Err(format!("compilation error: {}", error.detail()))),
+            Err(error) => {
+                let detail = first_bytes(error.detail(), MAX_ERROR_BYTES);
+                return Ok(Err(format!("compilation error: {detail}")));
+            }
         };
         let outcome = evaluation.run(program, budget)?;
-        Ok(outcome.map_err(|error| format!("expression '{}' resulted in error: {error}", self.text)))
+        Ok(outcome.map_err(|error| {
+            let error = error.to_string();
+            format!("expression '{}' resulted in error: {}", self.text, first_bytes(&error, MAX_ERROR_BYTES))
+        }))
     }
 }
 
@@ -167,6 +180,10 @@ pub struct PolicyEvaluation<'f> {
     limit: AtomicU64,
     /// Cost of interrupted evaluations.
     discarded: AtomicU64,
+    /// Work of all evaluations that costs nothing.
+    uncharged: AtomicU64,
+    /// Memory of the variables.
+    memory: ValueMemory,
     /// An encoded [`Interruption`]: the index of a variable, or one of its constants.
     interruption: AtomicUsize,
     /// The stack address at which evaluation began.
@@ -187,7 +204,7 @@ enum Interruption {
     /// The variable with this index must be computed first.
     Variable(usize),
     Budget,
-    /// Not interrupted by this module: the deadline has passed.
+    /// The deadline of the request has passed, so the work must end.
     Late,
 }
 
@@ -197,7 +214,6 @@ impl Interruption {
 }
 
 impl<'f> PolicyEvaluation<'f> {
-    /// Adds the variables to the activation `base`.
     pub fn new(variables: &'f PolicyVariables, base: &'f Activation<'f>, pacer: &'f YieldPacer) -> Self {
         PolicyEvaluation {
             variables,
@@ -208,6 +224,8 @@ impl<'f> PolicyEvaluation<'f> {
             cost: AtomicU64::new(0),
             limit: AtomicU64::new(0),
             discarded: AtomicU64::new(0),
+            uncharged: AtomicU64::new(0),
+            memory: ValueMemory::default(),
             interruption: AtomicUsize::new(Interruption::LATE),
             stack_base: AtomicUsize::new(0),
             depth_read: AtomicUsize::new(0),
@@ -224,8 +242,12 @@ impl<'f> PolicyEvaluation<'f> {
         loop {
             self.limit.store(*budget, Ordering::Relaxed);
             self.stack_base.store(stack_address(), Ordering::Relaxed);
-            let Evaluation { outcome, cost, pattern_work } = program.run(activation, PER_CALL_LIMIT);
-            self.pacer.add_work(cost, pattern_work);
+            let Evaluation { outcome, cost, pattern_work, uncharged_work, .. } =
+                program.run(activation, PER_CALL_LIMIT);
+            self.pacer.add_work(cost.saturating_add(uncharged_work), pattern_work);
+            if self.has_spent_uncharged(uncharged_work) {
+                return Err(EvaluationStop::Budget);
+            }
             match outcome.as_ref().err().map(Error::kind) {
                 Some(ErrorKind::NeedsCheck(check)) => return Err(EvaluationStop::Check(check.clone())),
                 Some(ErrorKind::Interrupted) => {
@@ -255,6 +277,7 @@ impl<'f> PolicyEvaluation<'f> {
         self.activation.get_or_init(|| {
             let mut activation = self.base.clone();
             activation.set("variables", Val::Map(MapVal::Lazy(self)));
+            activation.set_memory(&self.memory);
             activation
         })
     }
@@ -301,26 +324,32 @@ impl<'f> PolicyEvaluation<'f> {
         let program = match &variable.expression.program {
             Ok(program) => program,
             Err(error) => {
-                let detail = error.detail();
-                return Err(Error::new(format!("composited variable {name} fails to compile: {detail}")));
+                let detail = first_bytes(error.detail(), MAX_VARIABLE_ERROR_BYTES);
+                return Err(Error::new(format!("{VARIABLE_ERROR}{name} fails to compile: {detail}")));
             }
         };
         // The variable was read through this activation, so it is set.
         let activation = self.activation.get().unwrap_or(self.base);
         let outer_depth = self.depth_read.load(Ordering::Relaxed);
         self.depth_read.store(0, Ordering::Relaxed);
-        let Evaluation { outcome, cost, pattern_work } = program.run(activation, PER_CALL_LIMIT);
+        let Evaluation { outcome, cost, pattern_work, uncharged_work, created_bytes } =
+            program.run(activation, PER_CALL_LIMIT);
         let depth_read = self.depth_read.load(Ordering::Relaxed);
         self.depth_read.store(outer_depth, Ordering::Relaxed);
-        self.pacer.add_work(cost, pattern_work);
+        self.pacer.add_work(cost.saturating_add(uncharged_work), pattern_work);
+        if self.has_spent_uncharged(uncharged_work) {
+            self.interruption.store(Interruption::BUDGET, Ordering::Relaxed);
+            return Err(Error::interrupted());
+        }
         match outcome {
             Ok(val) => {
+                self.memory.retain(created_bytes);
                 self.spend(cost)?;
                 if is_composite(&val) {
                     let depth = depth_read + if program.is_deep() { DEEP_EXPRESSION_DEPTH } else { 1 };
                     if depth > MAX_VALUE_DEPTH {
                         return Err(Error::new(format!(
-                            "composited variable {name} fails to evaluate: it holds other variables more than {MAX_VALUE_DEPTH} levels deep"
+                            "{VARIABLE_ERROR}{name} fails to evaluate: it holds other variables more than {MAX_VALUE_DEPTH} levels deep"
                         )));
                     }
                     value.depth.store(depth, Ordering::Relaxed);
@@ -335,7 +364,7 @@ impl<'f> PolicyEvaluation<'f> {
                 }
                 _ => {
                     self.spend(cost)?;
-                    Err(Error::new(format!("composited variable {name} fails to evaluate: {error}")))
+                    Err(variable_error(&name, error))
                 }
             },
         }
@@ -350,6 +379,13 @@ impl<'f> PolicyEvaluation<'f> {
             return Err(Error::interrupted());
         }
         Ok(())
+    }
+
+    /// Counts work that costs nothing. True if the policy has exceeded its limit.
+    fn has_spent_uncharged(&self, work: u64) -> bool {
+        let spent = self.uncharged.load(Ordering::Relaxed).saturating_add(work);
+        self.uncharged.store(spent, Ordering::Relaxed);
+        spent > MAX_UNCHARGED_WORK
     }
 
     /// Counts the cost of an interrupted evaluation, and exhausts the budget if there were too many.
@@ -414,6 +450,17 @@ impl LazyFields for PolicyEvaluation<'_> {
     fn type_name(&self) -> &'static str {
         "kubernetes.variables"
     }
+}
+
+/// The error of a variable that fails with `error`. If `error` is the long error of another variable, it is returned
+/// as it is: it names the first variables of the chain and the cause.
+fn variable_error(name: &str, error: Error) -> Error {
+    let cause = error.to_string();
+    if cause.len() > MAX_VARIABLE_ERROR_BYTES && cause.starts_with(VARIABLE_ERROR) {
+        return error;
+    }
+    let cause = first_bytes(&cause, MAX_VARIABLE_ERROR_BYTES);
+    Error::new(format!("{VARIABLE_ERROR}{name} fails to evaluate: {cause}"))
 }
 
 /// Whether a value can contain other variables. Values of the request itself cannot.

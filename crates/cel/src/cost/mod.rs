@@ -14,6 +14,9 @@ const LONGEST_FORMAT_PATTERN: f64 = 128.0;
 const LONGEST_FORMAT: u64 = 64;
 /// Kubernetes' cost limit of one evaluation.
 pub const PER_CALL_LIMIT: u64 = 1_000_000;
+/// Kubernetes' message for expressions that exceed the cost budget they share.
+pub const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// True for overloads that order two strings or two byte sequences; their cost depends on the lengths.
 fn is_text_comparison(overload: &str) -> bool {

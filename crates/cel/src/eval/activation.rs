@@ -6,7 +6,7 @@ use value::Str;
 
 use crate::env::Env;
 use crate::lib::authz::RecordedDecisions;
-use crate::val::Val;
+use crate::val::{Val, ValueMemory};
 
 /// The values of an environment's variables, with the authorizer and the interrupt callback.
 #[derive(Clone)]
@@ -17,6 +17,7 @@ pub struct Activation<'a> {
     pub(super) absent: Vec<usize>,
     pub(super) authorizer: Option<&'a dyn RecordedDecisions>,
     pub(super) interrupted: Option<&'a (dyn Fn() -> bool + Sync)>,
+    pub(super) memory: Option<&'a ValueMemory>,
 }
 
 impl<'a> Activation<'a> {
@@ -24,7 +25,7 @@ impl<'a> Activation<'a> {
     pub fn new(env: &Env) -> Self {
         let names = env.variable_names();
         let values = vec![None; names.len()];
-        Activation { values, names, absent: Vec::new(), authorizer: None, interrupted: None }
+        Activation { values, names, absent: Vec::new(), authorizer: None, interrupted: None, memory: None }
     }
 
     /// Sets a variable. Names that the environment does not declare are ignored.
@@ -57,5 +58,10 @@ impl<'a> Activation<'a> {
     /// Sets a callback that loops call periodically; evaluation ends when it returns true.
     pub fn set_interrupt(&mut self, interrupted: &'a (dyn Fn() -> bool + Sync)) {
         self.interrupted = Some(interrupted);
+    }
+
+    /// Limits the values that all evaluations with `memory` hold together.
+    pub fn set_memory(&mut self, memory: &'a ValueMemory) {
+        self.memory = Some(memory);
     }
 }

@@ -1,8 +1,10 @@
 //! Evaluates variables and paths. Each step costs one; an optional step costs nothing if the element is absent.
 
+use std::sync::Arc;
+
 use super::{Error, Eval, EvalResult, VariableSlot};
 use crate::lib::messages;
-use crate::plan::node::{Attribute, Base, PlanNode, Qualifier, QualifierKey};
+use crate::plan::node::{Attribute, AttributeBase, PlanNode, Qualifier, QualifierKey};
 use crate::val::{ListVal, MapVal, Text, Val};
 
 impl<'a> Eval<'a, '_> {
@@ -28,7 +30,7 @@ impl<'a> Eval<'a, '_> {
             return self.walk(map, &attribute.path, attribute.test_only);
         }
         let base = match &attribute.base {
-            Base::Variable(at) => {
+            AttributeBase::Variable(at) => {
                 if let Some(Some(val)) = self.values.get(*at) {
                     val.clone()
                 } else {
@@ -36,8 +38,8 @@ impl<'a> Eval<'a, '_> {
                     return Err(Error::new(format!("no such attribute(s): {name}")));
                 }
             }
-            Base::Slot(at) => self.slot(*at)?,
-            Base::Operand(node) => self.node(node)?,
+            AttributeBase::Slot(at) => self.slot(*at)?,
+            AttributeBase::Operand(node) => self.node(node)?,
         };
         if attribute.path.is_empty() {
             return Ok(base);
@@ -58,15 +60,15 @@ impl<'a> Eval<'a, '_> {
             return None;
         }
         match &attribute.base {
-            Base::Variable(at) => match self.values.get(*at) {
+            AttributeBase::Variable(at) => match self.values.get(*at) {
                 Some(Some(Val::Map(MapVal::Data(map, None)))) => Some(*map),
                 _ => None,
             },
-            Base::Slot(at) => match self.slots.get(*at) {
+            AttributeBase::Slot(at) => match self.slots.get(*at) {
                 Some(VariableSlot::Val(Val::Map(MapVal::Data(map, None)))) => Some(*map),
                 _ => None,
             },
-            Base::Operand(_) => None,
+            AttributeBase::Operand(_) => None,
         }
     }
 
@@ -198,7 +200,7 @@ impl<'a> Eval<'a, '_> {
     fn raw_attribute(&mut self, node: &'a PlanNode) -> Option<&'a Attribute> {
         match node {
             PlanNode::Attribute(attribute) => {
-                matches!(attribute.base, Base::Variable(_)).then_some(&**attribute)
+                matches!(attribute.base, AttributeBase::Variable(_)).then_some(&**attribute)
             }
             PlanNode::Conditional(conditional) => {
                 // This evaluates the condition a second time, which must not be charged.
@@ -218,7 +220,7 @@ impl<'a> Eval<'a, '_> {
     /// True if the attribute is a variable declared absent with
     /// [`Activation::set_absent`](super::Activation::set_absent).
     fn is_absent(&self, attribute: &Attribute) -> bool {
-        let Attribute { base: Base::Variable(at), path, .. } = attribute else { return false };
+        let Attribute { base: AttributeBase::Variable(at), path, .. } = attribute else { return false };
         path.is_empty() && self.absent.contains(at)
     }
 
@@ -230,6 +232,9 @@ impl<'a> Eval<'a, '_> {
         presence: bool,
     ) -> Result<Option<Val<'a>>, Error> {
         let found = self.find_element(here, qualifier, presence)?;
+        if let Some(found) = &found {
+            self.count_decoded(found)?;
+        }
         if let Some(Val::Bytes(_) | Val::Duration(_) | Val::Timestamp(_)) = &found
             && let (Val::Map(MapVal::Data(map, Some(schema))), QualifierKey::Field(name)) =
                 (here, &qualifier.key)
@@ -239,6 +244,15 @@ impl<'a> Eval<'a, '_> {
             self.cx.steps.take_bytes(text.len())?;
         }
         Ok(found)
+    }
+
+    /// Counts the memory of bytes that the schema decodes at each access.
+    #[inline]
+    pub(super) fn count_decoded(&self, val: &Val<'a>) -> Result<(), Error> {
+        match val {
+            Val::Bytes(bytes) if Arc::strong_count(bytes) == 1 => self.cx.steps.create(bytes.len()),
+            _ => Ok(()),
+        }
     }
 
     /// Finds the element that a qualifier selects. With `presence`, an absent element gives `None` instead of an error.

@@ -7,7 +7,7 @@ use crate::cost::runtime::{CostRule, DeepCost};
 use crate::decl::Function;
 use crate::lib::pattern;
 use crate::plan::node::{CallImplementation, CallNode, PlanNode};
-use crate::val::{ListVal, MapVal, Tag, Text, Val};
+use crate::val::{ListVal, MapVal, Text, Val, ValKind};
 
 /// New strings longer than this, in bytes, count towards the step limit.
 const LARGE_TEXT: usize = 1024;
@@ -176,11 +176,11 @@ impl<'a> Eval<'a, '_> {
         outcome
     }
 
-    /// Counts the creation of a large result, whose cost is lower than the time and memory it takes. A result that is
-    /// shared with an argument or a variable was not created.
+    /// Counts the creation of a result: its memory, and the time of a large one, which is more than its cost. A result
+    /// that is shared with an argument or a variable was not created.
     fn count_result(&self, result: &Val<'a>) -> Result<(), Error> {
         let steps = &self.cx.steps;
-        match result {
+        let taken = match result {
             Val::String(Text::Owned(text)) if text.len() > LARGE_TEXT && Arc::strong_count(text) == 1 => {
                 steps.take(text.len() / 8)
             }
@@ -195,8 +195,10 @@ impl<'a> Eval<'a, '_> {
                 steps.take(entries.len())
             }
             Val::Ext(ext) if Arc::strong_count(ext) == 1 => steps.take_bytes(ext.bytes()),
+            Val::Bool(_) | Val::Int(_) => return Ok(()),
             _ => Ok(()),
-        }
+        };
+        taken.and_then(|()| steps.create(result.unshared_bytes()))
     }
 
     fn invoke(&mut self, call: &'a CallNode, args: &[Val<'a>]) -> EvalResult<'a> {
@@ -215,17 +217,21 @@ impl<'a> Eval<'a, '_> {
             }
             CallImplementation::Dispatch(function) => dispatch(&self.cx, function, args),
             CallImplementation::Singleton(singleton) => match args.first() {
-                Some(first) if (singleton.accepts)(first.tag()) => (singleton.run)(&self.cx, args),
+                Some(first) if (singleton.accepts)(first.kind()) => (singleton.run)(&self.cx, args),
                 // Strings, timestamps and durations dispatch their methods themselves in cel-go, with a shorter
                 // message.
-                Some(first) if matches!(first.tag(), Tag::String | Tag::Timestamp | Tag::Duration) => {
+                Some(first)
+                    if matches!(first.kind(), ValKind::String | ValKind::Timestamp | ValKind::Duration) =>
+                {
                     Err(Error::no_such_overload())
                 }
                 _ => Err(Error::new(format!("no such overload: {}", call.function))),
             },
             CallImplementation::Pattern(kind, compiled) => pattern::run(*kind, compiled, args),
-            CallImplementation::Missing => match args.first().map(Val::tag) {
-                Some(Tag::String | Tag::Timestamp | Tag::Duration) => Err(Error::no_such_overload()),
+            CallImplementation::Missing => match args.first().map(Val::kind) {
+                Some(ValKind::String | ValKind::Timestamp | ValKind::Duration) => {
+                    Err(Error::no_such_overload())
+                }
                 _ if args.len() > 2 => {
                     Err(Error::new(format!("no such overload: {} {}", call.function, call.id)))
                 }
@@ -252,15 +258,15 @@ fn dispatch<'a>(cx: &CallContext<'a>, function: &Function, args: &[Val<'a>]) -> 
 fn cost_error(rule: CostRule, args: &[Val<'_>]) -> Option<String> {
     match rule {
         CostRule::SelfCompare(list) => {
-            let arg = args.get(list).filter(|arg| arg.tag() != Tag::List)?;
-            let missing = if arg.tag().is_addable() { "Contains" } else { "Add" };
+            let arg = args.get(list).filter(|arg| arg.kind() != ValKind::List)?;
+            let missing = if arg.kind().is_addable() { "Contains" } else { "Add" };
             Some(format!(
                 "interface conversion: {} is not traits.Lister: missing method {missing}",
                 go_type(arg)
             ))
         }
         CostRule::Flatten => {
-            let depth = args.get(1).filter(|depth| depth.tag() != Tag::Int)?;
+            let depth = args.get(1).filter(|depth| depth.kind() != ValKind::Int)?;
             Some(format!("interface conversion: ref.Val is {}, not types.Int", go_type(depth)))
         }
         _ => None,

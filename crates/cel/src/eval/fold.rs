@@ -4,11 +4,16 @@ use super::{Error, Eval, EvalResult, VariableSlot, go_type};
 use crate::plan::node::{Fold, FoldKind, ListNode, PlanNode};
 use crate::val::{ListVal, MapEntries, MapVal, Steps, Val};
 
+/// Memory of an element of a growing list.
+const APPENDED_BYTES: usize = 2 * size_of::<Val<'_>>();
+
 /// The elements that a loop iterates over.
 enum LoopRange<'a> {
     List(ListVal<'a>),
     /// A map of the data, iterated without collecting its keys.
     Data(&'a value::Map),
+    /// A map of the expression or the program.
+    Map(MapVal<'a>),
     Entries(Vec<(Val<'a>, Val<'a>)>),
 }
 
@@ -17,6 +22,7 @@ impl<'a> LoopRange<'a> {
         match val {
             Val::List(list) => Ok(LoopRange::List(list)),
             Val::Map(MapVal::Data(map, None)) => Ok(LoopRange::Data(map)),
+            Val::Map(map @ (MapVal::Borrowed(_) | MapVal::Owned(_))) => Ok(LoopRange::Map(map)),
             Val::Map(map) if two => Ok(LoopRange::Entries(map.iter().collect())),
             Val::Map(map) => {
                 Ok(LoopRange::Entries(map.keys().into_iter().map(|key| (key, Val::Null)).collect()))
@@ -32,6 +38,7 @@ impl<'a> LoopRange<'a> {
         match self {
             LoopRange::List(list) => list.len(),
             LoopRange::Data(map) => map.len(),
+            LoopRange::Map(map) => map.len(),
             LoopRange::Entries(entries) => entries.len(),
         }
     }
@@ -47,6 +54,16 @@ impl<'a> LoopRange<'a> {
                 let (key, value) = map.entry_at(at)?;
                 (Val::str(key), two.then(|| Val::data(value)))
             }
+            LoopRange::Map(MapVal::Borrowed(entries)) => {
+                let entries: &'a MapEntries<'a> = entries;
+                let (key, val) = entries.get(at)?;
+                (key.borrow(), two.then(|| val.borrow()))
+            }
+            LoopRange::Map(MapVal::Owned(entries)) => {
+                let (key, val) = entries.get(at)?;
+                (key.clone(), two.then(|| val.clone()))
+            }
+            LoopRange::Map(_) => return None,
             LoopRange::Entries(entries) => {
                 let (key, val) = entries.get(at)?;
                 (key.clone(), two.then(|| val.clone()))
@@ -59,20 +76,32 @@ impl<'a> Eval<'a, '_> {
     pub(super) fn fold(&mut self, fold: &'a Fold) -> EvalResult<'a> {
         let range = self.node(&fold.range)?;
         let two = fold.var2.is_some();
-        let range = LoopRange::of(range, two)?;
+        let collected = match &range {
+            Val::Map(map @ (MapVal::Lazy(_) | MapVal::Data(_, Some(_)))) => map.len(),
+            _ => 0,
+        };
+        self.count_parts(collected)?;
+        let bytes = collected.saturating_mul(size_of::<(Val<'a>, Val<'a>)>());
+        self.cx.steps.create(bytes)?;
+        let outcome = self.fold_over(fold, &LoopRange::of(range, two)?);
+        self.cx.steps.release(bytes);
+        outcome
+    }
+
+    fn fold_over(&mut self, fold: &'a Fold, range: &LoopRange<'a>) -> EvalResult<'a> {
         match &fold.kind {
-            FoldKind::All(predicate) => self.quantify(fold, &range, predicate, true),
-            FoldKind::Exists(predicate) => self.quantify(fold, &range, predicate, false),
-            FoldKind::ExistsOne(predicate) => self.exists_one(fold, &range, predicate),
-            FoldKind::Append { filter, items } => self.append(fold, &range, filter.as_ref(), items),
+            FoldKind::All(predicate) => self.quantify(fold, range, predicate, true),
+            FoldKind::Exists(predicate) => self.quantify(fold, range, predicate, false),
+            FoldKind::ExistsOne(predicate) => self.exists_one(fold, range, predicate),
+            FoldKind::Append { filter, items } => self.append(fold, range, filter.as_ref(), items),
             FoldKind::Insert { filter, key, value } => {
-                self.insert(fold, &range, filter.as_ref(), key.as_ref(), value)
+                self.insert(fold, range, filter.as_ref(), key.as_ref(), value)
             }
             FoldKind::General { accu, init, condition, step, result } => {
                 self.set_slot(*accu, VariableSlot::Lazy(init));
                 for at in 0..range.len() {
                     self.tick()?;
-                    self.set_loop_variables(fold, &range, at);
+                    self.set_loop_variables(fold, range, at)?;
                     match self.node(condition) {
                         Ok(Val::Bool(false)) => break,
                         Err(error) if error.is_fatal() => return Err(error),
@@ -91,19 +120,22 @@ impl<'a> Eval<'a, '_> {
     }
 
     /// Assigns the loop variables of one turn.
-    fn set_loop_variables(&mut self, fold: &Fold, range: &LoopRange<'a>, at: usize) {
+    fn set_loop_variables(&mut self, fold: &Fold, range: &LoopRange<'a>, at: usize) -> Result<(), Error> {
         if let (LoopRange::List(ListVal::Data(items, None)), None) = (range, fold.var2) {
             if let Some(item) = items.get(at) {
                 self.set_slot(fold.var, VariableSlot::Val(Val::data(item)));
             }
-            return;
+            return Ok(());
         }
         if let Some((first, second)) = range.get(at, fold.var2.is_some()) {
+            self.count_decoded(&first)?;
             self.set_slot(fold.var, VariableSlot::Val(first));
             if let (Some(slot), Some(second)) = (fold.var2, second) {
+                self.count_decoded(&second)?;
                 self.set_slot(slot, VariableSlot::Val(second));
             }
         }
+        Ok(())
     }
 
     /// `all` and `exists`: `&&` or `||` over the elements, with short-circuiting.
@@ -140,7 +172,7 @@ impl<'a> Eval<'a, '_> {
             let holds = match (tried, predicate) {
                 (Some(holds), _) => Ok(holds),
                 (None, predicate) => {
-                    self.set_loop_variables(fold, range, at);
+                    self.set_loop_variables(fold, range, at)?;
                     self.eval_bool(match predicate {
                         PlanNode::Condition(tried) if plain.is_some() => &tried.node,
                         predicate => predicate,
@@ -171,7 +203,7 @@ impl<'a> Eval<'a, '_> {
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
             self.tick()?;
-            self.set_loop_variables(fold, range, at);
+            self.set_loop_variables(fold, range, at)?;
             if self.filter_passes(Some(predicate), &mut failed)? {
                 // Reads the accumulator and adds one.
                 self.charge(2)?;
@@ -225,7 +257,7 @@ impl<'a> Eval<'a, '_> {
         let mut failed: Option<Error> = None;
         for at in 0..range.len() {
             self.tick()?;
-            self.set_loop_variables(fold, range, at);
+            self.set_loop_variables(fold, range, at)?;
             if !self.filter_passes(filter, &mut failed)? {
                 continue;
             }
@@ -259,11 +291,13 @@ impl<'a> Eval<'a, '_> {
                 return Err(error.clone());
             }
             self.charge(10)?;
+            self.cx.steps.create(APPENDED_BYTES)?;
             gathered.push(outcome?);
             return Ok(());
         }
         match self.node(items)? {
             Val::List(list) => {
+                self.cx.steps.create(list.len().saturating_mul(APPENDED_BYTES))?;
                 gathered.extend(list.iter());
                 Ok(())
             }
@@ -296,6 +330,7 @@ impl<'a> Eval<'a, '_> {
         let mut put = |steps: &Steps<'_>, key: Val<'a>, val: Val<'a>| {
             super::check_hashable(&key)?;
             steps.take_bytes(key.flat_bytes())?;
+            steps.create(MapEntries::ENTRY_BYTES + key.flat_bytes())?;
             if entries.find(&key).is_some() {
                 return Err(Error::new(format!("insert failed: key {key} already exists")));
             }

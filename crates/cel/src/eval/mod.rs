@@ -20,7 +20,7 @@ use crate::lib::Ext;
 use crate::lib::authz::RecordedDecisions;
 use crate::plan::members::ConstantMembers;
 use crate::plan::node::{ListNode, MapNode, PlanNode, StructNode};
-use crate::val::{MapEntries, MapVal, ObjectVal, Steps, TruncatedVal, Val, equal, equal_nested};
+use crate::val::{ListVal, MapEntries, MapVal, ObjectVal, Steps, TruncatedVal, Val, equal, equal_nested};
 use value::Str;
 
 /// The result of evaluating an expression or a part of it.
@@ -43,7 +43,19 @@ pub struct Evaluation<'a> {
     /// Work of compiling regular expressions from data and of matching, in units of about 100 ns (an upper bound). It
     /// is not part of the cost.
     pub pattern_work: u64,
+    /// Work that the cost does not account for, in units of about 10 ns: steps through values, and evaluated parts of
+    /// the expression beyond [`PARTS_PER_COST_UNIT`].
+    pub uncharged_work: u64,
+    /// Bytes of all values that the evaluation created.
+    pub created_bytes: u64,
 }
+
+/// Parts of an expression, or loop turns, that one unit of cost pays for. Ordinary expressions need fewer.
+const PARTS_PER_COST_UNIT: u64 = 4;
+/// Upper bound of evaluated parts and loop turns that the cost does not pay for; some 50 ms.
+const MAX_UNCHARGED_PARTS: u64 = 4_000_000;
+/// Parts evaluated between two checks of the limit.
+const PARTS_PER_CHECK: u64 = 1024;
 
 /// Slots that one loop needs at most.
 const ONE_LOOP_SLOTS: usize = 3;
@@ -82,14 +94,25 @@ fn run_in<'a>(
         values: &activation.values,
         names: &activation.names,
         absent: &activation.absent,
-        cx: CallContext { authorizer: activation.authorizer, steps: Steps::new(activation.interrupted) },
+        cx: CallContext {
+            authorizer: activation.authorizer,
+            steps: Steps::new(activation.interrupted, activation.memory),
+        },
         ticks: 0,
+        parts: 0,
+        next_check: PARTS_PER_CHECK,
         slots,
         cost: 0,
         limit,
     };
     let outcome = eval.node(root);
-    Evaluation { outcome, cost: eval.cost, pattern_work: 0 }
+    Evaluation {
+        outcome,
+        cost: eval.cost,
+        pattern_work: 0,
+        uncharged_work: eval.uncharged_parts().saturating_add(eval.cx.steps.taken()),
+        created_bytes: eval.cx.steps.created(),
+    }
 }
 
 /// Evaluates a node that reads no variables.
@@ -100,6 +123,7 @@ pub(crate) fn run_constant(root: &PlanNode) -> (Result<Val<'static>, Error>, u64
         absent: Vec::new(),
         authorizer: None,
         interrupted: None,
+        memory: None,
     };
     let Evaluation { outcome, cost, .. } = run(root, 0, &activation, u64::MAX);
     (outcome.map(|val| val.own()), cost)
@@ -121,6 +145,10 @@ struct Eval<'a, 'v> {
     absent: &'v [usize],
     cx: CallContext<'a>,
     ticks: u32,
+    /// Evaluated nodes, loop turns and collected keys.
+    parts: u64,
+    /// Number of parts at which they are next compared with the limit.
+    next_check: u64,
     slots: &'v mut [VariableSlot<'a>],
     cost: u64,
     limit: u64,
@@ -136,7 +164,30 @@ impl<'a> Eval<'a, '_> {
         if self.cost > self.limit { Err(Error::cost_limit()) } else { Ok(()) }
     }
 
+    /// Evaluated parts that the cost does not pay for.
+    fn uncharged_parts(&self) -> u64 {
+        self.parts.saturating_sub(self.cost.saturating_mul(PARTS_PER_COST_UNIT))
+    }
+
+    /// Counts evaluated parts: constants, loop turns and several operators are free, and may be many.
+    #[inline]
+    fn count_parts(&mut self, parts: usize) -> Result<(), Error> {
+        self.parts = self.parts.saturating_add(parts as u64);
+        if self.parts < self.next_check { Ok(()) } else { self.check_parts() }
+    }
+
+    #[cold]
+    fn check_parts(&mut self) -> Result<(), Error> {
+        self.next_check = self.parts.saturating_add(PARTS_PER_CHECK);
+        if self.uncharged_parts() > MAX_UNCHARGED_PARTS {
+            return Err(Error::cost_limit());
+        }
+        self.cx.steps.check_interrupt()
+    }
+
+    /// Counts a loop turn.
     fn tick(&mut self) -> Result<(), Error> {
+        self.parts = self.parts.saturating_add(1);
         self.ticks = self.ticks.wrapping_add(1);
         if self.ticks.is_multiple_of(TURNS_PER_INTERRUPT_CHECK) {
             self.cx.steps.check_interrupt()
@@ -152,6 +203,7 @@ impl<'a> Eval<'a, '_> {
     }
 
     fn node(&mut self, node: &'a PlanNode) -> EvalResult<'a> {
+        self.count_parts(1)?;
         match node {
             PlanNode::Const(val) => Ok(val.borrow()),
             PlanNode::Folded(folded) => {
@@ -277,6 +329,7 @@ impl<'a> Eval<'a, '_> {
     }
 
     fn elements(&mut self, list: &'a ListNode) -> EvalResult<'a> {
+        self.cx.steps.create(ListVal::bytes(list.elements.len()))?;
         let mut items = Vec::with_capacity(list.elements.len());
         for (element, optional) in &list.elements {
             let val = self.node(element)?;
@@ -314,12 +367,14 @@ impl<'a> Eval<'a, '_> {
     }
 
     fn entries(&mut self, map: &'a MapNode) -> EvalResult<'a> {
+        self.cx.steps.create(map.entries.len().saturating_mul(MapEntries::ENTRY_BYTES))?;
         let mut entries = MapEntries::default();
         for (key, value, optional) in &map.entries {
             let key = self.node(key)?;
             let val = self.node(value)?;
             check_hashable(&key)?;
             self.cx.steps.take_bytes(key.flat_bytes())?;
+            self.cx.steps.create(key.flat_bytes())?;
             if !optional {
                 entries.insert(key, val);
                 continue;
@@ -346,6 +401,7 @@ impl<'a> Eval<'a, '_> {
 
     fn fields(&mut self, object: &'a StructNode) -> EvalResult<'a> {
         // Removed fields leave a gap, and repeated ones are found by name: a long literal takes linear time.
+        self.cx.steps.create(object.fields.len().saturating_mul(ObjectVal::FIELD_BYTES))?;
         let mut fields: Vec<Option<(Str, Val<'a>)>> = Vec::with_capacity(object.fields.len());
         let mut positions: HashMap<&'a str, usize> = HashMap::with_capacity(object.fields.len());
         for (name, value, optional) in &object.fields {

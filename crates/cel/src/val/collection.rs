@@ -24,6 +24,11 @@ pub enum ListVal<'a> {
 }
 
 impl<'a> ListVal<'a> {
+    /// Memory of a new list with this many elements, without that of the elements' own content.
+    pub(crate) fn bytes(elements: usize) -> usize {
+        elements.saturating_mul(size_of::<Val<'a>>()).saturating_add(super::SHARED_BYTES)
+    }
+
     /// Number of elements in the list.
     #[expect(clippy::len_without_is_empty, reason = "nothing asks for it")]
     pub fn len(&self) -> usize {
@@ -161,7 +166,7 @@ fn matches(key: &Val<'_>, wanted: &Val<'_>) -> bool {
         (Val::Bool(a), Val::Bool(b)) => a == b,
         (Val::Int(a), Val::Int(b)) => a == b,
         (Val::Uint(a), Val::Uint(b)) => a == b,
-        _ if key.tag() == wanted.tag() || (is_number(key) && is_number(wanted)) => {
+        _ if key.kind() == wanted.kind() || (is_number(key) && is_number(wanted)) => {
             matches!((MapKey::of(key), MapKey::of(wanted)), (Some(a), Some(b)) if a == b)
         }
         _ => false,
@@ -169,6 +174,10 @@ fn matches(key: &Val<'_>, wanted: &Val<'_>) -> bool {
 }
 
 impl<'a> MapEntries<'a> {
+    /// Upper bound of the memory of an entry and its position in the index, without the content of key and value.
+    pub(crate) const ENTRY_BYTES: usize =
+        2 * (size_of::<(Val<'a>, Val<'a>)>() + size_of::<(MapKey, usize)>());
+
     /// Number of entries in the map.
     #[expect(clippy::len_without_is_empty, reason = "nothing asks for it")]
     pub fn len(&self) -> usize {
@@ -178,6 +187,11 @@ impl<'a> MapEntries<'a> {
     /// All entries, in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = &(Val<'a>, Val<'a>)> {
         self.entries.iter()
+    }
+
+    /// The entry at a position.
+    pub(crate) fn get(&self, at: usize) -> Option<&(Val<'a>, Val<'a>)> {
+        self.entries.get(at)
     }
 
     fn position(&self, key: &Val<'_>) -> Option<usize> {

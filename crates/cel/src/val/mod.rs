@@ -18,6 +18,7 @@ pub(crate) use compare::{compare, contains, equal, equal_nested};
 pub(crate) use number::{double_as_int, double_as_uint, fixed, scientific};
 pub(crate) use show::TruncatedVal;
 pub(crate) use steps::Steps;
+pub use steps::ValueMemory;
 pub use time::CelTimestamp;
 
 use crate::eval::Error;
@@ -78,6 +79,9 @@ pub struct ObjectVal<'a> {
 }
 
 impl<'a> ObjectVal<'a> {
+    /// Upper bound of the memory of a field, without its value's own.
+    pub(crate) const FIELD_BYTES: usize = 2 * size_of::<(Str, Val<'a>)>() + 64;
+
     /// The value of a field; `None` if it is not set.
     pub fn get(&self, name: &str) -> Option<&Val<'a>> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, val)| val)
@@ -101,53 +105,39 @@ impl<'a> ObjectVal<'a> {
 }
 
 /// The kind of a value, without its content.
+#[expect(missing_docs, reason = "each kind is that of the variant of `Val` with its name")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tag {
-    /// Kind of [`Val::Null`] values.
+pub enum ValKind {
     Null,
-    /// Kind of [`Val::Bool`] values.
     Bool,
-    /// Kind of [`Val::Int`] values.
     Int,
-    /// Kind of [`Val::Uint`] values.
     Uint,
-    /// Kind of [`Val::Double`] values.
     Double,
-    /// Kind of [`Val::String`] values.
     String,
-    /// Kind of [`Val::Bytes`] values.
     Bytes,
-    /// Kind of [`Val::List`] values.
     List,
-    /// Kind of [`Val::Map`] values.
     Map,
-    /// Kind of [`Val::Duration`] values.
     Duration,
-    /// Kind of [`Val::Timestamp`] values.
     Timestamp,
-    /// Kind of [`Val::Type`] values.
     Type,
-    /// Kind of [`Val::Optional`] values.
     Optional,
-    /// Kind of [`Val::Object`] values.
     Object,
-    /// Kind of [`Val::Ext`] values.
     Ext,
 }
 
-impl Tag {
+impl ValKind {
     /// True if `<` compares values of this kind: cel-go's `Comparer`.
     pub(crate) fn is_comparable(self) -> bool {
         matches!(
             self,
-            Tag::Bool
-                | Tag::Int
-                | Tag::Uint
-                | Tag::Double
-                | Tag::String
-                | Tag::Bytes
-                | Tag::Duration
-                | Tag::Timestamp
+            ValKind::Bool
+                | ValKind::Int
+                | ValKind::Uint
+                | ValKind::Double
+                | ValKind::String
+                | ValKind::Bytes
+                | ValKind::Duration
+                | ValKind::Timestamp
         )
     }
 
@@ -155,14 +145,14 @@ impl Tag {
     pub(crate) fn is_addable(self) -> bool {
         matches!(
             self,
-            Tag::Int
-                | Tag::Uint
-                | Tag::Double
-                | Tag::String
-                | Tag::Bytes
-                | Tag::List
-                | Tag::Duration
-                | Tag::Timestamp
+            ValKind::Int
+                | ValKind::Uint
+                | ValKind::Double
+                | ValKind::String
+                | ValKind::Bytes
+                | ValKind::List
+                | ValKind::Duration
+                | ValKind::Timestamp
         )
     }
 }
@@ -256,23 +246,23 @@ impl<'a> Val<'a> {
     }
 
     /// The kind of this value.
-    pub fn tag(&self) -> Tag {
+    pub fn kind(&self) -> ValKind {
         match self {
-            Val::Null => Tag::Null,
-            Val::Bool(_) => Tag::Bool,
-            Val::Int(_) => Tag::Int,
-            Val::Uint(_) => Tag::Uint,
-            Val::Double(_) => Tag::Double,
-            Val::String(_) => Tag::String,
-            Val::Bytes(_) => Tag::Bytes,
-            Val::List(_) => Tag::List,
-            Val::Map(_) => Tag::Map,
-            Val::Duration(_) => Tag::Duration,
-            Val::Timestamp(_) => Tag::Timestamp,
-            Val::Type(_) => Tag::Type,
-            Val::Optional(_) => Tag::Optional,
-            Val::Object(_) => Tag::Object,
-            Val::Ext(_) => Tag::Ext,
+            Val::Null => ValKind::Null,
+            Val::Bool(_) => ValKind::Bool,
+            Val::Int(_) => ValKind::Int,
+            Val::Uint(_) => ValKind::Uint,
+            Val::Double(_) => ValKind::Double,
+            Val::String(_) => ValKind::String,
+            Val::Bytes(_) => ValKind::Bytes,
+            Val::List(_) => ValKind::List,
+            Val::Map(_) => ValKind::Map,
+            Val::Duration(_) => ValKind::Duration,
+            Val::Timestamp(_) => ValKind::Timestamp,
+            Val::Type(_) => ValKind::Type,
+            Val::Optional(_) => ValKind::Optional,
+            Val::Object(_) => ValKind::Object,
+            Val::Ext(_) => ValKind::Ext,
         }
     }
 
@@ -360,6 +350,37 @@ impl<'a> Val<'a> {
         }
     }
 
+    /// Bytes of memory that are held only through this value: those that a function allocated for its result, since
+    /// its arguments share all else.
+    pub(crate) fn unshared_bytes(&self) -> usize {
+        /// Functions return lists of lists of strings at most.
+        const MAX_DEPTH: usize = 4;
+        self.unshared_bytes_to(MAX_DEPTH)
+    }
+
+    fn unshared_bytes_to(&self, depth: usize) -> usize {
+        let Some(depth) = depth.checked_sub(1) else { return 0 };
+        match self {
+            Val::String(Text::Owned(text)) if Arc::strong_count(text) == 1 => SHARED_BYTES + text.len(),
+            Val::Bytes(bytes) if Arc::strong_count(bytes) == 1 => SHARED_BYTES + bytes.len(),
+            Val::List(ListVal::Owned(items)) if Arc::strong_count(items) == 1 => {
+                let below = items.iter().map(|item| item.unshared_bytes_to(depth));
+                below.fold(ListVal::bytes(items.len()), usize::saturating_add)
+            }
+            Val::Map(MapVal::Owned(entries)) if Arc::strong_count(entries) == 1 => {
+                entries.iter().fold(0, |bytes: usize, (key, val)| {
+                    let below = key.unshared_bytes_to(depth).saturating_add(val.unshared_bytes_to(depth));
+                    bytes.saturating_add(MapEntries::ENTRY_BYTES + key.flat_bytes()).saturating_add(below)
+                })
+            }
+            Val::Optional(Some(inner)) if Arc::strong_count(inner) == 1 => {
+                SHARED_BYTES + size_of::<Val<'_>>() + inner.unshared_bytes_to(depth)
+            }
+            Val::Ext(ext) if Arc::strong_count(ext) == 1 => SHARED_BYTES + size_of::<Ext>() + ext.bytes(),
+            _ => 0,
+        }
+    }
+
     /// True if `optional.ofNonZeroValue` treats the value as absent.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
@@ -431,6 +452,9 @@ impl<'a> Val<'a> {
         convert::to_json(self)
     }
 }
+
+/// Memory of a shared value besides its content: two counters, and what the allocator adds.
+const SHARED_BYTES: usize = 32;
 
 /// Length of a string in code points.
 pub(crate) fn length(s: &str) -> usize {

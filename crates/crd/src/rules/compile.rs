@@ -30,11 +30,9 @@ pub struct RuleSource<'a> {
 #[derive(Debug)]
 pub struct CompiledRule {
     pub rule: ValidationRule,
-    /// The compiled rule, or the compile error.
     pub program: Result<Program, String>,
     /// Whether it is a transition rule, which refers to `oldSelf`.
     pub uses_old_self: bool,
-    /// The compiled `messageExpression`, or its compile error.
     pub message: Option<Result<Program, String>>,
     /// Estimated maximum CEL cost of one evaluation, if the estimate was requested.
     pub max_cost: u64,

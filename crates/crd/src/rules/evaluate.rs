@@ -2,7 +2,7 @@
 
 use api::field::{FieldError, FieldErrorKind, quote};
 use api::validation::fields::{At, Report};
-use cel::{Activation, ErrorKind, Evaluation, Program, Val};
+use cel::{Activation, ErrorKind, Evaluation, OUT_OF_BUDGET, Program, Val};
 use value::{BudgetEnded, Map, Value};
 
 use super::compile::{CompiledRule, RuleNode};
@@ -15,9 +15,6 @@ use crate::validation_result::{MAX_PROBLEMS, MAX_REPORTED_BYTES, is_full};
 
 /// Longest message, in bytes, that a `messageExpression` may return.
 const LONGEST_MESSAGE: usize = 5 * 1024;
-
-const OUT_OF_BUDGET: &str =
-    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 pub(super) const TOO_MANY_STEPS: &str =
     "validation takes too many steps, no further validation rules will be run";
@@ -74,7 +71,6 @@ impl RuleInput<'_, '_> {
     }
 }
 
-/// The variables of the rules of one schema.
 struct RuleVariables<'v> {
     plain: Activation<'v>,
     /// Has `oldSelf` as an optional value.
@@ -388,7 +384,7 @@ fn is_limit(error: &cel::Error) -> bool {
 
 /// The cost of an evaluation in steps of the request's budget.
 fn steps(evaluation: &Evaluation<'_>) -> u64 {
-    evaluation.cost.saturating_add(evaluation.pattern_work)
+    evaluation.cost.saturating_add(evaluation.pattern_work).saturating_add(evaluation.uncharged_work)
 }
 
 /// The text that identifies a rule in errors: its message, or else its expression.
