@@ -3,6 +3,8 @@
 //! Expressions nest up to 250 levels and every tree walk is recursive. Work that may recurse deeply runs on a thread
 //! of its own, so that callers need no large stack.
 
+use value::steps;
+
 use crate::lib::pattern::allowance;
 
 /// Stack size in bytes; the system commits only the pages that are used.
@@ -18,11 +20,13 @@ pub(crate) fn with_deep_stack<R: Send>(deep: bool, work: impl FnOnce() -> R + Se
     let mut result = None;
     // Pattern allowances are thread-local: hand them to the thread and take them back.
     let mut allowances = allowance::swap(Vec::new());
+    // So is the budget of a request, which also ends this work.
+    let budget = steps::current_budget();
     std::thread::scope(|scope| {
-        let (work, result, allowances) = (&mut work, &mut result, &mut allowances);
+        let (work, result, allowances, budget) = (&mut work, &mut result, &mut allowances, &budget);
         let started = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || {
             allowance::swap(std::mem::take(allowances));
-            *result = work.take().map(|work| work());
+            *result = work.take().map(|work| steps::within(budget, work));
             *allowances = allowance::swap(Vec::new());
         });
         if let Ok(thread) = started
@@ -33,7 +37,8 @@ pub(crate) fn with_deep_stack<R: Send>(deep: bool, work: impl FnOnce() -> R + Se
     });
     allowance::swap(allowances);
     match (result, work) {
-        (Some(result), _) => result,
+        (Some(Ok(result)), _) => result,
+        (Some(Err(ended)), _) => steps::interrupt(ended),
         (None, Some(work)) => work(),
         #[expect(clippy::unreachable, reason = "the work is either done or still here")]
         (None, None) => unreachable!(),

@@ -13,19 +13,19 @@ use crate::val::{LazyFields, MapEntries, MapVal, Val};
 pub struct SelectableDevice {
     driver: Str,
     shared: bool,
-    attributes: Domains,
-    capacity: Domains,
+    attributes: ValuesByDomain,
+    capacity: ValuesByDomain,
 }
 
 impl SelectableDevice {
     /// Reads a device from a slice of `driver`. The error names the attribute or capacity that cannot be read.
     pub fn read(driver: &str, device: &Value) -> Result<SelectableDevice, String> {
-        let mut attributes = Domains::default();
+        let mut attributes = ValuesByDomain::default();
         for (name, attribute) in entries(device, "attributes") {
             let val = attribute_value(attribute).map_err(|why| format!("attribute {name}: {why}"))?;
             attributes.insert(driver, name, val);
         }
-        let mut capacity = Domains::default();
+        let mut capacity = ValuesByDomain::default();
         for (name, entry) in entries(device, "capacity") {
             let text = match entry.get("value") {
                 Some(Value::String(text)) => text.to_string(),
@@ -90,9 +90,9 @@ impl LazyFields for SelectableDevice {
 
 /// Values by domain and name. Reading an unknown domain gives an empty map.
 #[derive(Clone, Debug, Default)]
-struct Domains(Vec<(Str, Val<'static>)>);
+struct ValuesByDomain(Vec<(Str, Val<'static>)>);
 
-impl Domains {
+impl ValuesByDomain {
     /// Inserts a value; a name without a domain belongs to the driver's domain.
     fn insert(&mut self, driver: &str, name: &str, val: Val<'static>) {
         let (domain, id) = name.split_once('/').unwrap_or((driver, name));
@@ -111,7 +111,7 @@ impl Domains {
     }
 }
 
-impl LazyFields for Domains {
+impl LazyFields for ValuesByDomain {
     fn get(&self, name: &str) -> Option<Result<Val<'_>, Error>> {
         let known = self.0.iter().find(|(domain, _)| domain == name);
         Some(Ok(

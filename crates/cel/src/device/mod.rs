@@ -59,6 +59,7 @@ impl fmt::Display for DeviceSelectorError {
 #[derive(Clone, Debug)]
 pub struct DeviceSelector {
     program: Program,
+    nodes: usize,
 }
 
 impl DeviceSelector {
@@ -71,7 +72,7 @@ impl DeviceSelector {
             return Err(wrong_type(output));
         }
         checked.program().map_err(|error| internal(&error))?;
-        if checked.estimate(&Sizes).max > MAX_COST {
+        if checked.estimate(&DeviceSizes).max > MAX_COST {
             return Err(DeviceSelectorError::TooComplex);
         }
         Ok(())
@@ -85,7 +86,12 @@ impl DeviceSelector {
             return Err(wrong_type(output));
         }
         let program = checked.program().map_err(|error| internal(&error))?;
-        Ok(DeviceSelector { program })
+        Ok(DeviceSelector { program, nodes: checked.ast().nodes() })
+    }
+
+    /// Number of nodes with macros expanded, to which the time to compile the selector and its memory are proportional.
+    pub fn nodes(&self) -> usize {
+        self.nodes
     }
 
     /// Evaluates the selector for a device. The error is the evaluation's message.
@@ -94,11 +100,12 @@ impl DeviceSelector {
     }
 
     /// Like [`DeviceSelector::matches`] with a lower cost limit. Also returns the cost, including the work of regular
-    /// expressions.
+    /// expressions and work that costs nothing.
     pub fn matches_within(&self, device: &SelectableDevice, max_cost: u64) -> (Result<bool, String>, u64) {
         let activation = Activation::new(&STORED).with(DEVICE, Val::Map(MapVal::Lazy(device)));
         let evaluation = self.program.run(&activation, max_cost.min(MAX_COST));
-        let cost = evaluation.cost.saturating_add(evaluation.pattern_work);
+        let cost =
+            evaluation.cost.saturating_add(evaluation.pattern_work).saturating_add(evaluation.uncharged_work);
         let outcome = evaluation.outcome.map_err(|error| error.to_string()).and_then(|val| {
             val.as_bool().ok_or_else(|| {
                 format!(
@@ -164,7 +171,7 @@ impl TypeProvider for DeviceTypes {
 }
 
 /// Size hints for the parts of a device.
-struct Sizes;
+struct DeviceSizes;
 
 /// A part of the `device` variable, for size hints.
 #[derive(Clone, Copy)]
@@ -172,7 +179,7 @@ enum DevicePart {
     Root,
     Driver,
     Flag,
-    Domains { attributes: bool },
+    ValuesByDomain { attributes: bool },
     Names { attributes: bool },
     Attribute,
     Quantity,
@@ -186,10 +193,12 @@ impl DevicePart {
             (DevicePart::Root, "driver") => DevicePart::Driver,
             (DevicePart::Root, "allowMultipleAllocations") => DevicePart::Flag,
             (DevicePart::Root, "attributes" | "capacity") => {
-                DevicePart::Domains { attributes: step == "attributes" }
+                DevicePart::ValuesByDomain { attributes: step == "attributes" }
             }
-            (DevicePart::Domains { attributes }, "@items" | "@values") => DevicePart::Names { attributes },
-            (DevicePart::Domains { .. }, "@keys") => DevicePart::Domain,
+            (DevicePart::ValuesByDomain { attributes }, "@items" | "@values") => {
+                DevicePart::Names { attributes }
+            }
+            (DevicePart::ValuesByDomain { .. }, "@keys") => DevicePart::Domain,
             (DevicePart::Names { .. }, "@keys") => DevicePart::Name,
             // All attributes have the same upper bound, whatever their names.
             (DevicePart::Names { attributes: true }, _) => DevicePart::Attribute,
@@ -203,7 +212,7 @@ impl DevicePart {
             DevicePart::Root | DevicePart::Quantity => 0,
             DevicePart::Driver => MAX_DRIVER,
             DevicePart::Flag => 1,
-            DevicePart::Domains { .. } | DevicePart::Names { .. } => MAX_ENTRIES,
+            DevicePart::ValuesByDomain { .. } | DevicePart::Names { .. } => MAX_ENTRIES,
             DevicePart::Attribute => MAX_ATTRIBUTE,
             DevicePart::Domain => MAX_DOMAIN,
             DevicePart::Name => MAX_NAME,
@@ -211,7 +220,7 @@ impl DevicePart {
     }
 }
 
-impl SizeHints for Sizes {
+impl SizeHints for DeviceSizes {
     fn size(&self, path: &[Str], _: &Type) -> Option<EstimateRange> {
         let (variable, steps) = path.split_first()?;
         if variable != DEVICE {

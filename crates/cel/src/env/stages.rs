@@ -11,6 +11,7 @@ use crate::lib::pattern::allowance::{self, PER_EVALUATION, PER_EXPRESSION};
 use crate::plan;
 use crate::syntax::ast::{Ast, ExprKind};
 use crate::syntax::source::Source;
+use crate::syntax::work;
 use crate::types::Type;
 
 /// An expression without syntax errors, not type-checked yet.
@@ -81,6 +82,7 @@ impl Checked {
 
     /// Estimates the cost, as Kubernetes does when it validates an expression.
     pub fn estimate(&self, hints: &dyn SizeHints) -> EstimateRange {
+        work::count_stage(self.tree.ast.nodes());
         with_deep_stack(may_be_deep(self.text()), || estimate::estimate(&self.tree, &self.env, hints))
     }
 
@@ -95,6 +97,7 @@ impl Checked {
     }
 
     fn program_with(&self, options: plan::PlanOptions) -> Result<Program, Error> {
+        work::count_stage(self.tree.ast.nodes());
         let deep = may_be_deep(self.text());
         let plan = || allowance::within(PER_EXPRESSION, || plan::plan(&self.tree, &self.env, options));
         let plan = with_deep_stack(deep, plan)?;

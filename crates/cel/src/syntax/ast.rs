@@ -17,6 +17,11 @@ pub struct Ast {
 }
 
 impl Ast {
+    /// Upper bound of the number of nodes.
+    pub(crate) fn nodes(&self) -> usize {
+        self.offsets.len()
+    }
+
     /// Offset of a node in the source, in code points.
     pub fn offset(&self, id: NodeId) -> Option<u32> {
         self.offsets.get(id as usize).copied().flatten()
@@ -99,26 +104,22 @@ pub enum Literal {
 }
 
 /// An entry of a map literal.
+#[expect(missing_docs, reason = "the names of the other fields say what they are")]
 #[derive(Clone, Debug)]
 pub struct MapEntry {
-    /// Id of this entry.
     pub id: NodeId,
-    /// Expression of the entry's key.
     pub key: Expr,
-    /// Expression of the entry's value.
     pub value: Expr,
     /// Whether it was written with `?`.
     pub optional: bool,
 }
 
 /// A field of a struct literal.
+#[expect(missing_docs, reason = "the names of the other fields say what they are")]
 #[derive(Clone, Debug)]
 pub struct StructField {
-    /// Id of this field.
     pub id: NodeId,
-    /// Name of the field.
     pub name: Str,
-    /// Expression of the field's value.
     pub value: Expr,
     /// Whether it was written with `?`.
     pub optional: bool,

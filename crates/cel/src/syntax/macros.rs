@@ -1,13 +1,15 @@
 //! Macros: calls that the parser replaces, mostly by comprehensions.
 
+mod expansion;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use value::Str;
 
-use super::ast::{Comprehension, Expr, ExprKind, Literal, MapEntry, NodeId, StructField};
-use super::nodes::NodeIds;
-use super::operator;
+use super::ast::{Comprehension, Expr, ExprKind, Literal, NodeId};
+use super::{operator, work};
+pub(crate) use expansion::Expansion;
 
 /// Accumulator variable of the standard macros. Expressions cannot contain this name.
 pub(crate) const ACCUMULATOR: &str = "@result";
@@ -15,8 +17,6 @@ pub(crate) const ACCUMULATOR: &str = "@result";
 const OLD_ACCUMULATOR: &str = "__result__";
 /// Iteration variable of a loop that never runs.
 const UNUSED: &str = "#unused";
-/// Upper bound of nodes in an expression after macros that duplicate their receiver were expanded.
-const MAX_NODES: usize = 1 << 18;
 /// Variable that holds the list sorted by `sortBy`.
 const SORT_INPUT: &str = "@__sortBy_input__";
 
@@ -81,107 +81,6 @@ pub(crate) const LISTS: [(&str, usize, bool, Expander); 1] = [("sortBy", 2, true
 
 /// The macro of the bindings library.
 pub(crate) const BIND: [(&str, usize, bool, Expander); 1] = [("bind", 3, true, cel_bind)];
-
-/// Builds the nodes of an expansion, all at the source position of the call.
-pub(crate) struct Expansion<'n, 's> {
-    pub(crate) nodes: &'n mut NodeIds<'s>,
-    pub(crate) call: NodeId,
-}
-
-impl Expansion<'_, '_> {
-    fn node(&mut self, kind: ExprKind) -> Expr {
-        Expr { id: self.nodes.id_at(self.call), kind }
-    }
-
-    fn literal(&mut self, literal: Literal) -> Expr {
-        self.node(ExprKind::Literal(literal))
-    }
-
-    fn bool(&mut self, value: bool) -> Expr {
-        self.literal(Literal::Bool(value))
-    }
-
-    fn ident(&mut self, name: &str) -> Expr {
-        self.node(ExprKind::Ident(name.into()))
-    }
-
-    fn accu(&mut self) -> Expr {
-        self.ident(ACCUMULATOR)
-    }
-
-    fn list(&mut self, elements: Vec<Expr>) -> Expr {
-        self.node(ExprKind::List { elements, optional: Vec::new() })
-    }
-
-    fn call(&mut self, function: &'static str, args: Vec<Expr>) -> Expr {
-        self.node(ExprKind::Call { function: Str::new_static(function), target: None, args })
-    }
-
-    fn method(&mut self, function: &'static str, target: Expr, args: Vec<Expr>) -> Expr {
-        let target = Some(Box::new(target));
-        self.node(ExprKind::Call { function: Str::new_static(function), target, args })
-    }
-
-    fn comprehension(&mut self, parts: Comprehension) -> Expr {
-        self.node(ExprKind::Comprehension(Box::new(parts)))
-    }
-
-    /// Copies an expression: new ids, same source positions.
-    fn copy(&mut self, expr: &Expr) -> Expr {
-        let id = self.nodes.id_at(expr.id);
-        let kind = match &expr.kind {
-            ExprKind::Select { operand, field, test_only } => ExprKind::Select {
-                operand: Box::new(self.copy(operand)),
-                field: field.clone(),
-                test_only: *test_only,
-            },
-            ExprKind::Call { function, target, args } => {
-                let args = args.iter().map(|arg| self.copy(arg)).collect();
-                let target = target.as_ref().map(|target| Box::new(self.copy(target)));
-                ExprKind::Call { function: function.clone(), target, args }
-            }
-            ExprKind::List { elements, optional } => ExprKind::List {
-                elements: elements.iter().map(|element| self.copy(element)).collect(),
-                optional: optional.clone(),
-            },
-            ExprKind::Map(entries) => ExprKind::Map(
-                entries
-                    .iter()
-                    .map(|entry| MapEntry {
-                        id: self.nodes.id_at(self.call),
-                        key: self.copy(&entry.key),
-                        value: self.copy(&entry.value),
-                        optional: entry.optional,
-                    })
-                    .collect(),
-            ),
-            ExprKind::Struct { type_name, fields } => ExprKind::Struct {
-                type_name: type_name.clone(),
-                fields: fields
-                    .iter()
-                    .map(|field| StructField {
-                        id: self.nodes.id_at(self.call),
-                        name: field.name.clone(),
-                        value: self.copy(&field.value),
-                        optional: field.optional,
-                    })
-                    .collect(),
-            },
-            ExprKind::Comprehension(c) => ExprKind::Comprehension(Box::new(Comprehension {
-                range: self.copy(&c.range),
-                var: c.var.clone(),
-                var2: c.var2.clone(),
-                accu: c.accu.clone(),
-                init: self.copy(&c.init),
-                condition: self.copy(&c.condition),
-                step: self.copy(&c.step),
-                result: self.copy(&c.result),
-            })),
-            kind @ (ExprKind::Unspecified | ExprKind::Literal(_) | ExprKind::Ident(_)) => kind.clone(),
-        };
-        Expr { id, kind }
-    }
-}
 
 /// Destructures a call into its receiver and `N` arguments; the macro table guarantees their number.
 fn parts<const N: usize>(
@@ -436,12 +335,13 @@ fn optional(
     let ExprKind::Ident(var) = &var.kind else {
         return Err((var.id, format!("{name}() variable name must be a simple identifier").into()));
     };
-    // The receiver occurs twice in the expansion, so every link of a chain doubles its size.
+    // The receiver occurs twice in the expansion, as in cel-go, so every link of a chain doubles its size.
     let mut size = 0;
     target.walk(&mut |_| size += 1);
-    if x.nodes.count() + size > MAX_NODES {
+    if !x.nodes.has_room_for_copies(size) {
         return Err((target.id, "expression is too large once its macros are expanded".into()));
     }
+    work::count_stage(size);
     let copy = x.copy(&target);
     let present = x.method("hasValue", target, Vec::new());
     let value = x.method("value", copy, Vec::new());

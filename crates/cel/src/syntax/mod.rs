@@ -11,3 +11,4 @@ pub(crate) mod parser;
 pub(crate) mod print;
 pub(crate) mod source;
 pub(crate) mod token;
+pub(crate) mod work;

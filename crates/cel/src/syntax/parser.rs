@@ -71,7 +71,6 @@ pub(crate) fn parse(source: &Source, options: &ParserOptions) -> Result<Ast, Iss
     }
 }
 
-/// Reasons for which parsing stops.
 enum ParseStop {
     Syntax,
     TooDeep,
@@ -105,7 +104,7 @@ type Result<T, E = ParseStop> = std::result::Result<T, E>;
 
 impl<'s> Parser<'s> {
     fn new(source: &'s Source, tokens: &'s [Token], options: &'s ParserOptions, issues: Issues) -> Self {
-        let nodes = NodeIds { source, offsets: vec![None], macro_calls: Vec::new() };
+        let nodes = NodeIds::new(source, tokens.len());
         Parser { text: source.text(), tokens, at: 0, options, nodes, issues, rules: [0; 3] }
     }
 

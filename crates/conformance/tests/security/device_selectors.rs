@@ -1,10 +1,11 @@
 //! Selectors of claims, which the scheduler evaluates for every device, have a bounded cost.
 
-use conformance::{Client, Problem, Server, accepts, eventually};
+use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::callers::SOON;
+use crate::heavy_lane::lane_requests;
 
 const DEVICES: &str = "/apis/resource.k8s.io/v1";
 
@@ -105,4 +106,32 @@ async fn expensive_selectors_fail_without_delaying_other_pods() {
     let plain = json!({"metadata": {"name": "plain"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     accepts(admin.post("/api/v1/namespaces/default/pods", &plain).await).unwrap();
     assert_eq!(wait_for_scheduling(&admin, "default", "plain").await, Ok("n".to_owned()));
+}
+
+/// A claim with selectors, each of which is a chain of macros that double the tree.
+fn doubling(links: usize, selectors: usize) -> Value {
+    let selectors: Vec<Value> = (0..selectors)
+        .map(|number| {
+            let expression = format!("optional.of({number}){}.hasValue()", ".optMap(a,a)".repeat(links));
+            json!({"cel": {"expression": expression}})
+        })
+        .collect();
+    json!({"metadata": {"name": "doubling"}, "spec": {"devices": {"requests": [
+        {"name": "r", "exactly": {"deviceClassName": "gpu", "selectors": selectors}}]}}})
+}
+
+#[tokio::test]
+async fn short_selectors_that_expand_to_large_trees_are_compiled_on_the_heavy_lane_or_refused() {
+    let server = Server::serve(&[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let claims = format!("{DEVICES}/namespaces/default/resourceclaims?dryRun=All");
+    for (links, selectors, in_lane) in [(2, 1, false), (8, 6, true)] {
+        let claim = doubling(links, selectors);
+        assert!(claim.to_string().len() < 2048, "larger claims run there anyway");
+        let before = lane_requests(&admin).await;
+        accepts(admin.post(&claims, &claim).await).unwrap();
+        assert_eq!(lane_requests(&admin).await > before, in_lane, "{links} links, {selectors} selectors");
+    }
+    let refused = rejects(admin.post(&claims, &doubling(14, 6)).await, 422, "Invalid").unwrap();
+    assert!(refused.to_string().contains("too large once its macros are expanded"), "{refused}");
 }
