@@ -6,7 +6,7 @@ use value::Str;
 
 use crate::eval::{CallContext, EvalResult};
 use crate::types::{self, Type};
-use crate::val::{Tag, Val};
+use crate::val::{Val, ValKind};
 
 /// Implementation of an overload.
 pub(crate) type Implementation = for<'a> fn(&CallContext<'a>, &[Val<'a>]) -> EvalResult<'a>;
@@ -27,7 +27,7 @@ pub(crate) struct Function {
 pub(crate) struct Singleton {
     pub(crate) run: Implementation,
     /// Accepted kinds of the first argument; others fail with "no such overload".
-    pub(crate) accepts: fn(Tag) -> bool,
+    pub(crate) accepts: fn(ValKind) -> bool,
 }
 
 /// One signature of a function.

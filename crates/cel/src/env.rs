@@ -1,5 +1,8 @@
 //! Environments: the variables, functions, macros and types that expressions may use.
 
+mod builder;
+mod libraries;
+mod names;
 mod stages;
 
 use std::collections::HashMap;
@@ -8,20 +11,22 @@ use std::sync::Arc;
 
 use value::Str;
 
+pub(crate) use builder::Builder;
+pub(crate) use names::GlobalName;
 pub use stages::{Checked, Parsed, Program};
 
 use crate::check::{self, Validator};
-use crate::decl::{Function, Implementation, Overload, Singleton};
+use crate::decl::{Function, Overload};
 use crate::deep_stack::with_deep_stack;
 use crate::eval::Error;
-use crate::lib::{self, messages};
+use crate::lib;
 use crate::plan;
 use crate::schema::MutationTypes;
-use crate::syntax::macros::{Expander, Macros, STANDARD};
+use crate::syntax::macros::STANDARD;
 use crate::syntax::parser;
 use crate::syntax::source::{Issues, Source};
+use crate::syntax::work;
 use crate::types::Type;
-use crate::val::Tag;
 
 /// A Kubernetes version, which selects the available libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,142 +55,6 @@ pub trait TypeProvider: Send + Sync + fmt::Debug {
     fn find_field(&self, type_name: &str, field: &str) -> Option<Type>;
 }
 
-/// A library, with the versions that have it.
-struct LibraryGate {
-    introduced: Version,
-    removed: Option<Version>,
-    add: fn(&mut Builder),
-}
-
-const fn gate(introduced: u32, removed: Option<u32>, add: fn(&mut Builder)) -> LibraryGate {
-    let removed = match removed {
-        Some(minor) => Some(Version::v1(minor)),
-        None => None,
-    };
-    LibraryGate { introduced: Version::v1(introduced), removed, add }
-}
-
-/// The libraries of Kubernetes' base environment, in the order in which they are added.
-const KUBERNETES: [LibraryGate; 20] = [
-    gate(0, None, |b| b.validator(Validator::Homogeneous)),
-    gate(0, None, lib::url::add),
-    gate(0, None, lib::regex::add),
-    gate(0, Some(37), lib::lists_kubernetes::add),
-    gate(27, None, lib::authz::add),
-    gate(28, None, |b| b.cross_type_comparisons = true),
-    gate(28, None, lib::optional::add),
-    gate(28, None, lib::quantity::add),
-    gate(29, None, |b| {
-        b.validator(Validator::Durations);
-        b.validator(Validator::Timestamps);
-        b.validator(Validator::Patterns);
-    }),
-    gate(0, Some(29), lib::strings::add_first_version),
-    gate(29, None, lib::strings::add),
-    gate(29, None, lib::sets::add),
-    gate(30, None, lib::ip::add),
-    gate(30, None, lib::cidr::add),
-    gate(31, None, lib::named_format::add),
-    gate(31, None, lib::authz::add_selectors),
-    gate(32, None, lib::comprehensions::add),
-    gate(33, None, lib::semver::add),
-    gate(34, None, lib::lists::add),
-    gate(37, None, |b| {
-        lib::lists_kubernetes::add(b);
-        lib::lists_kubernetes::add_includes(b);
-    }),
-];
-
-/// Collects the declarations of an environment.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Builder {
-    functions: HashMap<Str, Function>,
-    macros: Macros,
-    validators: Vec<Validator>,
-    optional_syntax: bool,
-    cross_type_comparisons: bool,
-    costs_of_lists: bool,
-    types: HashMap<Str, Type>,
-}
-
-impl Builder {
-    /// Declares overloads: id, signature, implementation.
-    pub(crate) fn function(&mut self, name: &'static str, overloads: &[(&str, &str, Implementation)]) {
-        let overloads =
-            overloads.iter().map(|(id, signature, run)| Overload::read(id, signature, Some(*run)));
-        self.entry(name).overloads.extend(overloads.map(Arc::new));
-    }
-
-    /// Declares overloads without implementations.
-    pub(crate) fn declare(&mut self, name: &'static str, overloads: &[(&str, &str)]) {
-        let overloads = overloads.iter().map(|(id, signature)| Overload::read(id, signature, None));
-        self.entry(name).overloads.extend(overloads.map(Arc::new));
-    }
-
-    /// Declares a function whose overloads share one implementation.
-    pub(crate) fn singleton(
-        &mut self,
-        name: &'static str,
-        accepts: fn(Tag) -> bool,
-        run: Implementation,
-        overloads: &[(&str, &str)],
-    ) {
-        self.declare(name, overloads);
-        self.entry(name).singleton = Some(Singleton { run, accepts });
-    }
-
-    fn entry(&mut self, name: &str) -> &mut Function {
-        self.functions.entry(name.into()).or_insert_with(|| Function {
-            name: name.into(),
-            overloads: Vec::new(),
-            singleton: None,
-            guarded: true,
-        })
-    }
-
-    /// Skips the run-time check of argument types, because the implementation makes it.
-    pub(crate) fn unguarded(&mut self, name: &'static str) {
-        self.entry(name).guarded = false;
-    }
-
-    /// Makes the last overload stop evaluating arguments at the first error.
-    pub(crate) fn stops_early(&mut self, name: &'static str) {
-        if let Some(overload) = self.entry(name).overloads.last_mut() {
-            Arc::make_mut(overload).stops_early = true;
-        }
-    }
-
-    pub(crate) fn macros(&mut self, table: &[(&'static str, usize, bool, Expander)]) {
-        self.macros.add(table);
-    }
-
-    pub(crate) fn validator(&mut self, validator: Validator) {
-        if !self.validators.contains(&validator) {
-            self.validators.push(validator);
-        }
-    }
-
-    pub(crate) fn optional_syntax(&mut self) {
-        self.optional_syntax = true;
-    }
-
-    pub(crate) fn costs_of_lists(&mut self) {
-        self.costs_of_lists = true;
-    }
-
-    /// Declares a type name that expressions can use as a value.
-    pub(crate) fn type_name(&mut self, ty: Type) {
-        self.types.insert(ty.name().into(), ty);
-    }
-}
-
-/// The meaning of a name outside all comprehensions.
-pub(crate) enum Global {
-    Variable(Type),
-    Type(Type),
-    Int(i64),
-}
-
 #[derive(Debug)]
 struct Library {
     functions: HashMap<Str, Arc<Function>>,
@@ -212,11 +81,7 @@ impl Env {
         let mut builder = Builder::default();
         builder.macros(&STANDARD);
         lib::standard::add(&mut builder);
-        for gate in &KUBERNETES {
-            if gate.introduced <= version && gate.removed.is_none_or(|removed| version < removed) {
-                (gate.add)(&mut builder);
-            }
-        }
+        libraries::add(&mut builder, version);
         Env::build(builder)
     }
 
@@ -345,6 +210,7 @@ impl Env {
 
     /// Parses an expression and expands its macros.
     pub fn parse(&self, text: &str) -> Result<Parsed, Issues> {
+        work::count_text(text.len());
         let source = Source::new(text);
         let deep = may_be_deep(text);
         let ast = with_deep_stack(deep, || parser::parse(&source, &self.library.parser))?;
@@ -354,6 +220,7 @@ impl Env {
     /// Type-checks a parsed expression.
     pub fn check(&self, parsed: Parsed) -> Result<Checked, Issues> {
         let Parsed { source, ast } = parsed;
+        work::count_stage(ast.nodes());
         let checked = with_deep_stack(may_be_deep(source.text()), || check::check(&source, ast, self))?;
         Ok(Checked { env: self.clone(), source, tree: checked })
     }
@@ -393,65 +260,6 @@ impl Env {
 
     pub(crate) fn variable(&self, name: &str) -> Option<usize> {
         self.variables.iter().position(|(declared, _)| declared == name)
-    }
-
-    pub(crate) fn container(&self) -> &str {
-        &self.container
-    }
-
-    /// The qualified names that `name` may refer to, innermost container first.
-    pub(crate) fn candidates(&self, name: &str) -> Vec<Str> {
-        if let Some(absolute) = name.strip_prefix('.') {
-            return vec![absolute.into()];
-        }
-        let mut candidates = Vec::new();
-        let mut container = self.container.as_str();
-        while !container.is_empty() {
-            candidates.push(format!("{container}.{name}").into());
-            container = container.rsplit_once('.').map_or("", |(outer, _)| outer);
-        }
-        candidates.push(name.into());
-        candidates
-    }
-
-    pub(crate) fn function(&self, name: &str) -> Option<Arc<Function>> {
-        self.candidates(name).iter().find_map(|candidate| self.library.functions.get(candidate).cloned())
-    }
-
-    pub(crate) fn global(&self, name: &str) -> Option<Global> {
-        if let Some((_, ty)) = self.variables.iter().find(|(declared, _)| declared == name) {
-            return Some(Global::Variable(ty.clone()));
-        }
-        if let Some(ty) = self.find_type(name) {
-            return Some(Global::Type(ty));
-        }
-        messages::enum_value(name).map(Global::Int)
-    }
-
-    fn find_type(&self, name: &str) -> Option<Type> {
-        self.library
-            .types
-            .get(name)
-            .cloned()
-            .or_else(|| messages::type_called(name))
-            .or_else(|| self.providers.iter().find_map(|provider| provider.find_type(name)))
-    }
-
-    pub(crate) fn resolve_type(&self, name: &str) -> Option<(Str, Type)> {
-        self.candidates(name).into_iter().find_map(|candidate| {
-            let ty = self.find_type(&candidate)?;
-            Some((candidate, ty))
-        })
-    }
-
-    pub(crate) fn has_struct(&self, name: &str) -> bool {
-        messages::type_called(name).is_some()
-            || self.providers.iter().any(|provider| provider.find_type(name).is_some())
-    }
-
-    pub(crate) fn field_type(&self, type_name: &str, field: &str) -> Option<Type> {
-        messages::field_type(type_name, field)
-            .or_else(|| self.providers.iter().find_map(|provider| provider.find_field(type_name, field)))
     }
 
     pub(crate) fn is_disabled(&self, overload: &str) -> bool {

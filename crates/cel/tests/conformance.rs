@@ -230,7 +230,7 @@ fn same(got: &Val<'_>, want: &Val<'_>) -> bool {
     if let (Val::Double(a), Val::Double(b)) = (got, want) {
         return a == b || a.is_nan() && b.is_nan();
     }
-    if got.tag() != want.tag() {
+    if got.kind() != want.kind() {
         return false;
     }
     let env = Env::standard().with_variables([("a", Type::Dyn), ("b", Type::Dyn)]);

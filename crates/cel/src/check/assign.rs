@@ -17,7 +17,7 @@ const MAX_VISITED_TYPES: usize = 10_000_000;
 /// Type parameters with the types found for them. Failed attempts are undone.
 ///
 /// If a limit is exceeded, types that are too large become dyn and everything is assignable, so that checking ends
-/// soon; [`TypeSubstitution::is_too_large`] tells it.
+/// soon; [`TypeSubstitution::is_too_large`] then returns true.
 #[derive(Debug, Default)]
 pub(crate) struct TypeSubstitution {
     known: HashMap<Str, Type>,

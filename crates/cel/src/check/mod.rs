@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use value::Str;
 
-use crate::env::{Env, Global};
+use crate::env::{Env, GlobalName};
 use crate::syntax::ast::{Ast, Comprehension, Expr, ExprKind, Literal, NodeId};
 use crate::syntax::source::{Issues, Location, Source};
 use crate::types::{Type, TypeSort};
@@ -425,15 +425,15 @@ fn qualified(expr: &Expr) -> Option<Vec<Str>> {
 }
 
 /// Type and reference of a global name, with the name under which the plan finds it.
-fn global(name: &str, disambiguate: bool, found: Global) -> (Str, Type, ResolvedReference) {
+fn global(name: &str, disambiguate: bool, found: GlobalName) -> (Str, Type, ResolvedReference) {
     let plain = Str::from(name);
     let name = if disambiguate { format!(".{name}").into() } else { plain.clone() };
     match found {
-        Global::Variable(ty) => (name, ty, ResolvedReference::Variable),
-        Global::Type(ty) => {
+        GlobalName::Variable(ty) => (name, ty, ResolvedReference::Variable),
+        GlobalName::Type(ty) => {
             let value = Constant::Type(plain);
             (name, Type::Type(Some(Arc::new(ty))), ResolvedReference::Constant(value))
         }
-        Global::Int(i) => (name, Type::Int, ResolvedReference::Constant(Constant::Int(i))),
+        GlobalName::Int(i) => (name, Type::Int, ResolvedReference::Constant(Constant::Int(i))),
     }
 }

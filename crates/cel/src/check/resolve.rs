@@ -6,7 +6,6 @@ use super::{Checker, ResolvedReference, global};
 use crate::types::Type;
 
 impl Checker<'_> {
-    /// Resolves a simple name.
     pub(super) fn resolve_name(&self, name: &str) -> Option<(Str, Type, ResolvedReference)> {
         let bare = name.strip_prefix('.').unwrap_or(name);
         let local = self.local(bare);

@@ -43,28 +43,27 @@ impl EntrySize {
 }
 
 #[derive(Clone, Debug)]
-struct Local {
+struct LocalSize {
     path: Vec<Str>,
     size: Option<EstimateRange>,
     entry: Option<EntrySize>,
 }
 
 /// An argument of a call with its type, size and path.
-struct Arg<'c> {
+struct CallArgument<'c> {
     path: Vec<Str>,
     ty: &'c Type,
     expr: &'c Expr,
     size: Option<EstimateRange>,
 }
 
-/// A call of one overload of a function.
 #[derive(Clone, Copy)]
 struct OverloadCall<'x, 'c> {
     expr: &'x Expr,
     function: &'x str,
     overload: &'x str,
-    target: Option<&'x Arg<'c>>,
-    args: &'x [Arg<'c>],
+    target: Option<&'x CallArgument<'c>>,
+    args: &'x [CallArgument<'c>],
 }
 
 /// Cost of a call and size of its result.
@@ -92,7 +91,7 @@ struct Coster<'c> {
     paths: HashMap<NodeId, Vec<Str>>,
     sizes: HashMap<NodeId, EstimateRange>,
     entries: HashMap<NodeId, EntrySize>,
-    locals: HashMap<Str, Vec<Local>>,
+    locals: HashMap<Str, Vec<LocalSize>>,
 }
 
 impl<'c> Coster<'c> {
@@ -100,7 +99,7 @@ impl<'c> Coster<'c> {
         self.checked.type_of(expr.id)
     }
 
-    fn local(&self, expr: &Expr) -> Option<&Local> {
+    fn local(&self, expr: &Expr) -> Option<&LocalSize> {
         match &expr.kind {
             ExprKind::Ident(name) => self.locals.get(name)?.last(),
             _ => None,
@@ -120,7 +119,7 @@ impl<'c> Coster<'c> {
         path
     }
 
-    fn push(&mut self, name: &Str, local: Local) {
+    fn push(&mut self, name: &Str, local: LocalSize) {
         self.locals.entry(name.clone()).or_default().push(local);
     }
 
@@ -236,7 +235,7 @@ impl<'c> Coster<'c> {
         let path = self.path(&c.init);
         let entry = self.entry_size(&c.init);
         let size = self.size(&c.init);
-        self.push(&c.accu, Local { path, size, entry });
+        self.push(&c.accu, LocalSize { path, size, entry });
     }
 
     fn comprehension(&mut self, expr: &Expr, c: &'c Comprehension) -> EstimateRange {
@@ -247,7 +246,7 @@ impl<'c> Coster<'c> {
             entry.map_or_else(|| matches!(self.type_of(&c.range), Type::List(_)), |entry| entry.is_list);
         let mut push = |name: &Str, step: &str, size: Option<EstimateRange>| {
             let path = self.longer(&c.range, step);
-            self.push(name, Local { path, size, entry: None });
+            self.push(name, LocalSize { path, size, entry: None });
         };
         let (key, value) = (entry.map(|entry| entry.key), entry.map(|entry| entry.value));
         match &c.var2 {
@@ -283,12 +282,12 @@ impl<'c> Coster<'c> {
         cost
     }
 
-    fn arg(&mut self, expr: &'c Expr) -> Arg<'c> {
+    fn arg(&mut self, expr: &'c Expr) -> CallArgument<'c> {
         let mut path = self.path(expr);
         if path.first().is_some_and(|first| first == "@result" || first == "__result__") {
             path.clear();
         }
-        Arg { path, ty: self.type_of(expr), expr, size: self.size(expr) }
+        CallArgument { path, ty: self.type_of(expr), expr, size: self.size(expr) }
     }
 
     fn call(

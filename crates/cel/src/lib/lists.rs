@@ -4,7 +4,7 @@ use super::{check_list_length, int, list};
 use crate::env::Builder;
 use crate::eval::{CallContext, Error, EvalResult};
 use crate::syntax::macros;
-use crate::val::{ListVal, Tag, Val, compare, equal_nested};
+use crate::val::{ListVal, Val, ValKind, compare, equal_nested};
 
 /// Upper bound of the list that `lists.range` creates.
 const MAX_RANGE: i64 = 1_000_000;
@@ -36,7 +36,7 @@ pub(crate) fn add(b: &mut Builder) {
         .iter()
         .map(|(id, ty)| (format!("list_{id}_sort"), format!("list({ty}).() -> list({ty})")))
         .collect();
-    b.singleton("sort", |tag| tag == Tag::List, |cx, args| sort(cx, args, 0), &borrowed(&sorts));
+    b.singleton("sort", |kind| kind == ValKind::List, |cx, args| sort(cx, args, 0), &borrowed(&sorts));
     let sorts: Vec<(String, String)> = SORTABLE
         .iter()
         .map(|(id, ty)| {
@@ -45,7 +45,7 @@ pub(crate) fn add(b: &mut Builder) {
         .collect();
     b.singleton(
         "@sortByAssociatedKeys",
-        |tag| tag == Tag::List,
+        |kind| kind == ValKind::List,
         |cx, args| sort(cx, args, 1),
         &borrowed(&sorts),
     );
@@ -107,9 +107,9 @@ fn flatten<'a>(args: &[Val<'a>], depth: i64) -> EvalResult<'a> {
 
 /// The error of `flatten` for an argument that is not a list.
 fn not_flattened(args: &[Val<'_>]) -> Error {
-    let name = |arg: &Val<'_>| match arg.tag() {
-        Tag::Map => "map(dyn, dyn)".to_owned(),
-        Tag::Optional => "optional_type(dyn)".to_owned(),
+    let name = |arg: &Val<'_>| match arg.kind() {
+        ValKind::Map => "map(dyn, dyn)".to_owned(),
+        ValKind::Optional => "optional_type(dyn)".to_owned(),
         _ => arg.type_name().to_string(),
     };
     let receiver = args.first().map(name).unwrap_or_default();
@@ -131,15 +131,21 @@ fn sort<'a>(cx: &CallContext<'a>, args: &[Val<'a>], keys: usize) -> EvalResult<'
     let Some(first) = keys.get(0) else { return Ok(Val::List(list.clone())) };
     let comparable = |val: &Val<'_>| {
         !matches!(
-            val.tag(),
-            Tag::Null | Tag::List | Tag::Map | Tag::Type | Tag::Optional | Tag::Object | Tag::Ext
+            val.kind(),
+            ValKind::Null
+                | ValKind::List
+                | ValKind::Map
+                | ValKind::Type
+                | ValKind::Optional
+                | ValKind::Object
+                | ValKind::Ext
         )
     };
     if !comparable(&first) {
         return Err(Error::new("list elements must be comparable"));
     }
     let mut pairs: Vec<(Val<'a>, Val<'a>)> = keys.iter().zip(list.iter()).collect();
-    if pairs.len() > 1 && pairs.iter().any(|(key, _)| key.tag() != first.tag()) {
+    if pairs.len() > 1 && pairs.iter().any(|(key, _)| key.kind() != first.kind()) {
         return Err(Error::new("list elements must have the same type"));
     }
     // The cost depends on the number of keys only.

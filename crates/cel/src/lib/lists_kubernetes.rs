@@ -85,9 +85,9 @@ fn find(
     cx: &CallContext<'_>,
     list: &ListVal<'_>,
     item: &Val<'_>,
-    places: impl Iterator<Item = usize>,
+    indexes: impl Iterator<Item = usize>,
 ) -> Result<Option<usize>, Error> {
-    for at in places {
+    for at in indexes {
         if let Some(each) = list.get(at)
             && equal_nested(&cx.steps, &each, item, false)?
         {
@@ -101,15 +101,15 @@ fn position<'a>(
     cx: &CallContext<'a>,
     list: &ListVal<'a>,
     item: &Val<'a>,
-    places: impl Iterator<Item = usize>,
+    indexes: impl Iterator<Item = usize>,
 ) -> EvalResult<'a> {
-    Ok(find(cx, list, item, places)?.map_or(Val::Int(-1), count))
+    Ok(find(cx, list, item, indexes)?.map_or(Val::Int(-1), count))
 }
 
 fn is_sorted<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
     let mut before: Option<Val<'a>> = None;
     for item in super::list(args, 0)?.iter() {
-        if !item.tag().is_comparable() {
+        if !item.kind().is_comparable() {
             return refuse();
         }
         if let Some(before) = &before
@@ -125,7 +125,7 @@ fn is_sorted<'a>(_: &CallContext<'a>, args: &[Val<'a>]) -> EvalResult<'a> {
 fn extreme<'a>(args: &[Val<'a>], name: &str, prefer: fn(Ordering) -> bool) -> EvalResult<'a> {
     let mut best: Option<Val<'a>> = None;
     for item in super::list(args, 0)?.iter() {
-        if !item.tag().is_comparable() {
+        if !item.kind().is_comparable() {
             return refuse();
         }
         best = Some(match best {

@@ -33,7 +33,7 @@ mod weight;
 
 /// A regular expression. Its matchers are compiled on first use.
 pub struct Pattern {
-    text: Box<str>,
+    text: Arc<str>,
     /// The pattern in the syntax of the `regex` crate.
     translated: String,
     /// Work units of parsing and compiling the pattern.
@@ -94,7 +94,6 @@ const MAX_ENGINE_VISITS: u64 = 1 << 20;
 /// charges far less than the estimate would.
 const MAX_ENGINE_STATES: u64 = 1 << 12;
 
-/// A budget for the work of matching.
 trait MatchBudget {
     type Error: From<PatternError>;
 
@@ -106,7 +105,6 @@ trait MatchBudget {
     fn spend(&mut self, units: u64) -> Result<(), Self::Error>;
 }
 
-/// The allowances of the current thread.
 struct ThreadAllowances;
 
 impl MatchBudget for ThreadAllowances {

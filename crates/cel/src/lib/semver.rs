@@ -14,7 +14,7 @@ use crate::val::Val;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Semver {
     numbers: [u64; 3],
-    pre: Vec<Pre>,
+    pre: Vec<PreReleasePart>,
     build: Vec<String>,
     /// Length of the text it was parsed from.
     bytes: usize,
@@ -22,7 +22,7 @@ pub struct Semver {
 
 /// A pre-release identifier; numbers sort before words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Pre {
+enum PreReleasePart {
     Number(u64),
     Word(String),
 }
@@ -177,7 +177,7 @@ impl Semver {
     }
 }
 
-fn pre_release(text: &str) -> Result<Pre, String> {
+fn pre_release(text: &str) -> Result<PreReleasePart, String> {
     if text.is_empty() {
         return Err("Prerelease is empty".to_owned());
     }
@@ -188,10 +188,10 @@ fn pre_release(text: &str) -> Result<Pre, String> {
                 quote(text)
             ));
         }
-        return unsigned(text).map(Pre::Number);
+        return unsigned(text).map(PreReleasePart::Number);
     }
     if alphanumeric(text) {
-        return Ok(Pre::Word(text.to_owned()));
+        return Ok(PreReleasePart::Word(text.to_owned()));
     }
     Err(format!("Invalid character(s) found in prerelease {}", quote(text)))
 }
@@ -229,8 +229,8 @@ impl fmt::Display for Semver {
         for (i, pre) in self.pre.iter().enumerate() {
             f.write_str(if i == 0 { "-" } else { "." })?;
             match pre {
-                Pre::Number(number) => write!(f, "{number}")?,
-                Pre::Word(word) => f.write_str(word)?,
+                PreReleasePart::Number(number) => write!(f, "{number}")?,
+                PreReleasePart::Word(word) => f.write_str(word)?,
             }
         }
         for (i, word) in self.build.iter().enumerate() {

@@ -9,7 +9,7 @@ use crate::lib::{check_list_length, refuse, string};
 use crate::schema::is_mutation_type;
 use crate::types::{Type, read};
 use crate::val::convert::convert;
-use crate::val::{ListVal, MapVal, Tag, Val, compare, contains};
+use crate::val::{ListVal, MapVal, Val, ValKind, compare, contains};
 
 /// Declares the standard functions and operators.
 pub(crate) fn add(b: &mut Builder) {
@@ -28,7 +28,7 @@ pub(crate) fn add(b: &mut Builder) {
     timestamps::add(b);
 }
 
-fn any(_: Tag) -> bool {
+fn any(_: ValKind) -> bool {
     true
 }
 
@@ -50,7 +50,7 @@ fn logic(b: &mut Builder) {
 fn arithmetic(b: &mut Builder) {
     b.singleton(
         "_+_",
-        Tag::is_addable,
+        ValKind::is_addable,
         plus,
         &[
             ("add_bytes", "(bytes, bytes) -> bytes"),
@@ -66,7 +66,12 @@ fn arithmetic(b: &mut Builder) {
     );
     b.singleton(
         "_-_",
-        |tag| matches!(tag, Tag::Double | Tag::Duration | Tag::Timestamp | Tag::Int | Tag::Uint),
+        |kind| {
+            matches!(
+                kind,
+                ValKind::Double | ValKind::Duration | ValKind::Timestamp | ValKind::Int | ValKind::Uint
+            )
+        },
         minus,
         &[
             ("subtract_double", "(double, double) -> double"),
@@ -77,7 +82,7 @@ fn arithmetic(b: &mut Builder) {
             ("subtract_uint64", "(uint, uint) -> uint"),
         ],
     );
-    let number = |tag| matches!(tag, Tag::Double | Tag::Int | Tag::Uint);
+    let number = |kind| matches!(kind, ValKind::Double | ValKind::Int | ValKind::Uint);
     b.singleton(
         "_*_",
         number,
@@ -100,13 +105,13 @@ fn arithmetic(b: &mut Builder) {
     );
     b.singleton(
         "_%_",
-        |tag| matches!(tag, Tag::Int | Tag::Uint),
+        |kind| matches!(kind, ValKind::Int | ValKind::Uint),
         modulo,
         &[("modulo_int64", "(int, int) -> int"), ("modulo_uint64", "(uint, uint) -> uint")],
     );
     b.singleton(
         "-_",
-        |tag| matches!(tag, Tag::Bool | Tag::Double | Tag::Int | Tag::Duration),
+        |kind| matches!(kind, ValKind::Bool | ValKind::Double | ValKind::Int | ValKind::Duration),
         negate,
         &[("negate_double", "(double) -> double"), ("negate_int64", "(int) -> int")],
     );
@@ -127,7 +132,7 @@ fn containers(b: &mut Builder) {
     );
     b.singleton(
         "size",
-        |tag| matches!(tag, Tag::Bytes | Tag::List | Tag::Map | Tag::String),
+        |kind| matches!(kind, ValKind::Bytes | ValKind::List | ValKind::Map | ValKind::String),
         |_, args| match args.first().and_then(Val::size) {
             Some(size) => Ok(super::count(size)),
             None => refuse(),
@@ -180,7 +185,7 @@ fn comparisons(b: &mut Builder) {
             .collect();
         let overloads: Vec<(&str, &str)> =
             overloads.iter().map(|(id, signature)| (id.as_str(), signature.as_str())).collect();
-        b.singleton(name, Tag::is_comparable, run, &overloads);
+        b.singleton(name, ValKind::is_comparable, run, &overloads);
     };
     declare("_<_", "less", |_, args| ordering(args, Ordering::is_lt));
     declare("_<=_", "less_equals", |_, args| ordering(args, Ordering::is_le));
@@ -307,7 +312,7 @@ fn strings(b: &mut Builder) {
     b.unguarded("startsWith");
     b.singleton(
         "matches",
-        |tag| tag == Tag::String,
+        |kind| kind == ValKind::String,
         |_, args| {
             let pattern = super::pattern::compile_data(string(args, 1)?)?;
             Ok(Val::Bool(pattern.try_match(string(args, 0)?)?))

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use super::members::ConstantMembers;
-use super::node::{Attribute, Base, CallImplementation, Fold, FoldKind, PatternCall, PlanNode, QualifierKey};
+use super::node::{
+    Attribute, AttributeBase, CallImplementation, Fold, FoldKind, PatternCall, PlanNode, QualifierKey,
+};
 use crate::cost::runtime::{CostRule, traverse};
 use crate::lib::pattern::Pattern;
 use crate::syntax::operator;
@@ -194,9 +196,9 @@ impl ConditionFinder {
             return None;
         }
         let mut parent = match attribute.base {
-            Base::Variable(at) => FieldParent::Variable(at),
-            Base::Slot(at) => FieldParent::Slot(at),
-            Base::Operand(_) => return None,
+            AttributeBase::Variable(at) => FieldParent::Variable(at),
+            AttributeBase::Slot(at) => FieldParent::Slot(at),
+            AttributeBase::Operand(_) => return None,
         };
         let mut last = None;
         for step in &attribute.path {
@@ -237,7 +239,7 @@ fn for_each_child(node: &mut PlanNode, each: &mut impl FnMut(&mut PlanNode)) {
     match node {
         PlanNode::Const(_) | PlanNode::Folded(_) | PlanNode::Condition(_) => {}
         PlanNode::Attribute(attribute) => {
-            if let Base::Operand(operand) = &mut attribute.base {
+            if let AttributeBase::Operand(operand) = &mut attribute.base {
                 each(operand);
             }
             for_each_computed_key(&mut attribute.path, each);

@@ -1,6 +1,6 @@
 //! Recognizes the loops of the standard macros in their expansions.
 
-use super::node::{Attribute, Base, CallImplementation, Fold, FoldKind, PlanNode};
+use super::node::{Attribute, AttributeBase, CallImplementation, Fold, FoldKind, PlanNode};
 use crate::cost::runtime::CostRule;
 use crate::val::Val;
 
@@ -15,7 +15,7 @@ pub(super) struct ComprehensionParts {
 
 /// Plans a comprehension as a specialized loop (`all`, `exists`, `map`, …) if its parts have that shape, else as a
 /// general one.
-pub(super) fn recognise_loop(
+pub(super) fn recognize_loop(
     range: PlanNode,
     (var, var2): (usize, Option<usize>),
     parts: ComprehensionParts,
@@ -34,7 +34,7 @@ fn standard(parts: &ComprehensionParts) -> Option<FoldKind> {
     let accu = parts.accu;
     let is_accu = |node: &PlanNode| {
         matches!(node, PlanNode::Attribute(attribute)
-            if matches!(**attribute, Attribute { base: Base::Slot(slot), ref path, .. } if slot == accu && path.is_empty()))
+            if matches!(**attribute, Attribute { base: AttributeBase::Slot(slot), ref path, .. } if slot == accu && path.is_empty()))
     };
     let endless = matches!(parts.condition, PlanNode::Const(Val::Bool(true)));
     match (&parts.init, &parts.condition, &parts.step) {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::val::convert::{int_to_double, uint_to_double};
-use crate::val::{Tag, Val};
+use crate::val::{Val, ValKind};
 
 /// From this many elements on, membership is tested with hash sets. It is not part of the cost, so its time must not
 /// depend on the length of the list.
@@ -25,7 +25,6 @@ pub(crate) struct HashedMembers {
     longest: usize,
     bools: HashSet<bool>,
     integers: HashSet<i128>,
-    /// Bits of the doubles.
     doubles: HashSet<u64>,
     /// Bits of all numbers as doubles.
     rounded: HashSet<u64>,
@@ -34,8 +33,12 @@ pub(crate) struct HashedMembers {
 impl ConstantMembers {
     /// Prepares the elements of a list; `None` unless all are scalars.
     pub(super) fn of(members: Vec<Val<'static>>) -> Option<ConstantMembers> {
-        let scalar =
-            |val: &Val<'_>| matches!(val.tag(), Tag::Bool | Tag::Int | Tag::Uint | Tag::Double | Tag::String);
+        let scalar = |val: &Val<'_>| {
+            matches!(
+                val.kind(),
+                ValKind::Bool | ValKind::Int | ValKind::Uint | ValKind::Double | ValKind::String
+            )
+        };
         if !members.iter().all(scalar) {
             return None;
         }

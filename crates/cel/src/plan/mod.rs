@@ -19,10 +19,10 @@ use crate::schema::is_mutation_type;
 use crate::syntax::ast::{Comprehension, Expr, ExprKind, Literal};
 use crate::syntax::operator;
 use crate::types::Type;
-use crate::val::{Tag, Val};
+use crate::val::{Val, ValKind};
 use members::ConstantMembers;
 use node::{
-    Attribute, Base, BindNode, CallImplementation, CallNode, Conditional, Folded, ListNode, MapNode,
+    Attribute, AttributeBase, BindNode, CallImplementation, CallNode, Conditional, Folded, ListNode, MapNode,
     PatternCall, PlanNode, Qualifier, QualifierKey, StructNode,
 };
 
@@ -71,7 +71,6 @@ pub(crate) fn plan(checked: &CheckedAst, env: &Env, options: PlanOptions) -> Res
     Ok(Plan { root, slots: planner.slots, deep, compiles_data, matches })
 }
 
-/// Nesting depth of an expression.
 fn depth(expr: &Expr) -> usize {
     let mut deepest = 0;
     expr.children(&mut |child| deepest = deepest.max(depth(child)));
@@ -188,7 +187,7 @@ impl Planner<'_> {
         }
         let local = self.scopes.iter().rev().find(|(local, _)| local == name);
         let base = if let Some((_, slot)) = local {
-            Base::Slot(*slot)
+            AttributeBase::Slot(*slot)
         } else {
             let name = name.strip_prefix('.').unwrap_or(name);
             let Some(at) = self.env.variable(name) else {
@@ -198,7 +197,7 @@ impl Planner<'_> {
                 }
                 return Ok(PlanNode::Folded(Box::new(Folded { outcome: Err(error), cost: 0 })));
             };
-            Base::Variable(at)
+            AttributeBase::Variable(at)
         };
         Ok(attribute(base))
     }
@@ -374,7 +373,7 @@ impl Planner<'_> {
         self.scopes.truncate(inner);
         let result = self.plan(&c.result)?;
         self.scopes.truncate(outer);
-        Ok(fold::recognise_loop(
+        Ok(fold::recognize_loop(
             range,
             (var, var2),
             fold::ComprehensionParts { accu, init, condition, step, result },
@@ -393,7 +392,7 @@ fn single(overloads: &[Str], wanted: &str) -> bool {
 }
 
 fn is_key(val: &Val<'_>) -> bool {
-    matches!(val.tag(), Tag::Int | Tag::Uint | Tag::Bool | Tag::Double)
+    matches!(val.kind(), ValKind::Int | ValKind::Uint | ValKind::Bool | ValKind::Double)
 }
 
 fn pair(nodes: Vec<PlanNode>) -> (PlanNode, PlanNode) {
@@ -402,12 +401,12 @@ fn pair(nodes: Vec<PlanNode>) -> (PlanNode, PlanNode) {
     (next(), next())
 }
 
-fn attribute(base: Base) -> PlanNode {
+fn attribute(base: AttributeBase) -> PlanNode {
     PlanNode::Attribute(Box::new(Attribute { base, path: Vec::new(), test_only: false, plain: true }))
 }
 
 fn operand_of(node: PlanNode) -> PlanNode {
-    attribute(Base::Operand(node))
+    attribute(AttributeBase::Operand(node))
 }
 
 /// Appends a qualifier to a path, or starts a path.

@@ -52,7 +52,7 @@ pub(crate) struct Folded {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Attribute {
-    pub(crate) base: Base,
+    pub(crate) base: AttributeBase,
     pub(crate) path: Vec<Qualifier>,
     /// `has(…)`: the last step only tests for presence.
     pub(crate) test_only: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Attribute {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Base {
+pub(crate) enum AttributeBase {
     /// Index into the environment's variables.
     Variable(usize),
     /// Index of a comprehension variable's slot.

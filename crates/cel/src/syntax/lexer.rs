@@ -15,12 +15,12 @@ pub(crate) fn lex(source: &Source, issues: &mut Issues) -> (Vec<Token>, Vec<Rang
         let start = lexer.at;
         let offset = lexer.offset;
         match lexer.scan(first) {
-            Scan::Hidden(length) => lexer.advance(length),
-            Scan::Token(kind, length) => {
+            LexerStep::Hidden(length) => lexer.advance(length),
+            LexerStep::Token(kind, length) => {
                 lexer.advance(length);
                 tokens.push(Token { kind, start, end: lexer.at, offset });
             }
-            Scan::Error(length) => {
+            LexerStep::Error(length) => {
                 // ANTLR reports all the text it consumed before it failed, and continues after it.
                 lexer.advance(length.max(first.len_utf8()));
                 skipped.push(start..lexer.at);
@@ -42,7 +42,7 @@ struct Lexer<'s> {
     offset: u32,
 }
 
-enum Scan {
+enum LexerStep {
     /// White space or a comment of this many bytes.
     Hidden(usize),
     /// A token of this many bytes.
@@ -62,25 +62,25 @@ impl<'s> Lexer<'s> {
         self.at += bytes;
     }
 
-    fn scan(&self, first: char) -> Scan {
+    fn scan(&self, first: char) -> LexerStep {
         let rest = self.rest();
         let bytes = rest.as_bytes();
         let second = bytes.get(1).copied().unwrap_or(0);
-        let one = |kind| Scan::Token(kind, 1);
+        let one = |kind| LexerStep::Token(kind, 1);
         let pair = |next: u8, two: TokenKind, alone: TokenKind| {
-            if second == next { Scan::Token(two, 2) } else { one(alone) }
+            if second == next { LexerStep::Token(two, 2) } else { one(alone) }
         };
         match first {
-            ' ' | '\t' | '\r' | '\n' | '\u{c}' => Scan::Hidden(
+            ' ' | '\t' | '\r' | '\n' | '\u{c}' => LexerStep::Hidden(
                 bytes.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n' | 0x0c)).count(),
             ),
-            '/' if second == b'/' => Scan::Hidden(rest.find('\n').unwrap_or(rest.len())),
-            '=' if second == b'=' => Scan::Token(TokenKind::Equals, 2),
+            '/' if second == b'/' => LexerStep::Hidden(rest.find('\n').unwrap_or(rest.len())),
+            '=' if second == b'=' => LexerStep::Token(TokenKind::Equals, 2),
             '!' => pair(b'=', TokenKind::NotEquals, TokenKind::Not),
             '<' => pair(b'=', TokenKind::LessEquals, TokenKind::Less),
             '>' => pair(b'=', TokenKind::GreaterEquals, TokenKind::Greater),
-            '&' if second == b'&' => Scan::Token(TokenKind::And, 2),
-            '|' if second == b'|' => Scan::Token(TokenKind::Or, 2),
+            '&' if second == b'&' => LexerStep::Token(TokenKind::And, 2),
+            '|' if second == b'|' => LexerStep::Token(TokenKind::Or, 2),
             '=' | '&' | '|' => self.failed_token(1),
             '[' => one(TokenKind::LeftBracket),
             ']' => one(TokenKind::RightBracket),
@@ -90,7 +90,7 @@ impl<'s> Lexer<'s> {
             ')' => one(TokenKind::RightParen),
             '.' if second.is_ascii_digit() => {
                 let digits = 1 + count_digits(bytes.get(1..));
-                Scan::Token(TokenKind::Float, digits + exponent(bytes.get(digits..)))
+                LexerStep::Token(TokenKind::Float, digits + exponent(bytes.get(digits..)))
             }
             '.' => one(TokenKind::Dot),
             ',' => one(TokenKind::Comma),
@@ -103,7 +103,7 @@ impl<'s> Lexer<'s> {
             '%' => one(TokenKind::Percent),
             '0'..='9' => number(bytes),
             '"' | '\'' => match quoted_length(rest, false) {
-                Ok(length) => Scan::Token(TokenKind::String, length),
+                Ok(length) => LexerStep::Token(TokenKind::String, length),
                 Err(tried) => self.failed_token(tried),
             },
             '`' => {
@@ -115,7 +115,7 @@ impl<'s> Lexer<'s> {
                     })
                     .count();
                 if inner > 0 && bytes.get(inner + 1) == Some(&b'`') {
-                    Scan::Token(TokenKind::EscapedIdentifier, inner + 2)
+                    LexerStep::Token(TokenKind::EscapedIdentifier, inner + 2)
                 } else {
                     self.failed_token(1 + inner)
                 }
@@ -126,13 +126,13 @@ impl<'s> Lexer<'s> {
     }
 
     /// Ends a failed token. The error includes the character after the `tried` bytes.
-    fn failed_token(&self, tried: usize) -> Scan {
+    fn failed_token(&self, tried: usize) -> LexerStep {
         let next = self.rest().get(tried..).and_then(|rest| rest.chars().next());
-        Scan::Error(tried + next.map_or(0, char::len_utf8))
+        LexerStep::Error(tried + next.map_or(0, char::len_utf8))
     }
 
     /// An identifier, a keyword, or a string with a prefix.
-    fn word(&self) -> Scan {
+    fn word(&self) -> LexerStep {
         let rest = self.rest();
         let bytes = rest.as_bytes();
         let prefix = bytes.iter().take_while(|b| matches!(b, b'r' | b'R' | b'b' | b'B')).count();
@@ -142,16 +142,17 @@ impl<'s> Lexer<'s> {
                 "r" | "R" => (false, true),
                 "b" | "B" => (true, false),
                 "br" | "bR" | "Br" | "BR" => (true, true),
-                _ => return Scan::Token(TokenKind::Identifier, length),
+                _ => return LexerStep::Token(TokenKind::Identifier, length),
             };
             return match quoted_length(rest.get(prefix..).unwrap_or_default(), raw) {
-                Ok(string) => {
-                    Scan::Token(if is_bytes { TokenKind::Bytes } else { TokenKind::String }, prefix + string)
-                }
-                Err(_) => Scan::Token(TokenKind::Identifier, length),
+                Ok(string) => LexerStep::Token(
+                    if is_bytes { TokenKind::Bytes } else { TokenKind::String },
+                    prefix + string,
+                ),
+                Err(_) => LexerStep::Token(TokenKind::Identifier, length),
             };
         }
-        Scan::Token(
+        LexerStep::Token(
             match rest.get(..length).unwrap_or_default() {
                 "in" => TokenKind::In,
                 "true" => TokenKind::True,
@@ -182,10 +183,10 @@ fn exponent(bytes: Option<&[u8]>) -> usize {
     }
 }
 
-fn number(bytes: &[u8]) -> Scan {
+fn number(bytes: &[u8]) -> LexerStep {
     let unsigned = |length: usize| match bytes.get(length) {
-        Some(b'u' | b'U') => Scan::Token(TokenKind::Uint, length + 1),
-        _ => Scan::Token(TokenKind::Int, length),
+        Some(b'u' | b'U') => LexerStep::Token(TokenKind::Uint, length + 1),
+        _ => LexerStep::Token(TokenKind::Int, length),
     };
     if let [b'0', b'x', ..] = bytes {
         let hex = bytes.iter().skip(2).take_while(|b| b.is_ascii_hexdigit()).count();
@@ -198,12 +199,12 @@ fn number(bytes: &[u8]) -> Scan {
         let fraction = count_digits(bytes.get(digits + 1..));
         if fraction > 0 {
             let length = digits + 1 + fraction;
-            return Scan::Token(TokenKind::Float, length + exponent(bytes.get(length..)));
+            return LexerStep::Token(TokenKind::Float, length + exponent(bytes.get(length..)));
         }
     }
     match exponent(bytes.get(digits..)) {
         0 => unsigned(digits),
-        more => Scan::Token(TokenKind::Float, digits + more),
+        more => LexerStep::Token(TokenKind::Float, digits + more),
     }
 }
 

@@ -100,7 +100,6 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// The source text of the token.
     pub(crate) fn text<'s>(&self, source: &'s str) -> &'s str {
         source.get(self.start..self.end).unwrap_or_default()
     }

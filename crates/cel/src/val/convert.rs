@@ -37,7 +37,7 @@ pub(crate) fn convert<'a>(val: &Val<'a>, to: &Type) -> EvalResult<'a> {
             _ => None,
         },
         (Type::Int, Val::Double(d)) => {
-            // The bounds themselves are refused, because doubles cannot distinguish them from their neighbours.
+            // The bounds themselves are refused, because doubles cannot distinguish them from their neighbors.
             const END: f64 = 9_223_372_036_854_775_808.0;
             if !d.is_finite() || *d <= -END || *d >= END {
                 return Err(Error::new("integer overflow"));
@@ -158,8 +158,8 @@ fn hexadecimal(text: &str) -> Option<f64> {
     for digit in whole.chars().chain(fraction.chars()) {
         number = number * 16.0 + f64::from(digit.to_digit(16)?);
     }
-    let places = i32::try_from(fraction.len()).ok()?;
-    let number = number * 2f64.powi(exponent.checked_sub(places.checked_mul(4)?)?);
+    let digits = i32::try_from(fraction.len()).ok()?;
+    let number = number * 2f64.powi(exponent.checked_sub(digits.checked_mul(4)?)?);
     number.is_finite().then_some(number)
 }
 
@@ -168,7 +168,6 @@ const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// Upper bound of a converted tree in bytes. Only values that share parts exceed it.
 const MAX_TREE_BYTES: usize = 16 << 20;
-/// The error for larger values.
 pub(crate) const TOO_LARGE: &str = "the value is too large";
 
 /// Converts a value to a JSON tree.

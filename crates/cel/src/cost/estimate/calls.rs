@@ -2,7 +2,7 @@
 
 use value::Str;
 
-use super::{Arg, CallCost, Coster, EntrySize, EstimateRange, OverloadCall};
+use super::{CallArgument, CallCost, Coster, EntrySize, EstimateRange, OverloadCall};
 use crate::cost::{LONGEST_FORMAT, LONGEST_FORMAT_PATTERN, PATTERN, TRAVERSAL, is_text_comparison};
 use crate::syntax::ast::{ExprKind, Literal};
 use crate::syntax::operator;
@@ -37,7 +37,7 @@ impl<'c> Coster<'c> {
     #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
     fn extension(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
         let OverloadCall { function, overload, target, args, .. } = call;
-        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let size = |arg: &CallArgument<'c>| self.hinted(arg);
         let listed = |factor: f64, size: EstimateRange| {
             CallCost::sized(
                 size.scale(factor).add(EstimateRange::exactly(1)).add(EstimateRange::exactly(10)),
@@ -54,11 +54,11 @@ impl<'c> Coster<'c> {
             _ if !self.env.costs_of_lists() => return None,
             _ => {}
         }
-        let number = |arg: &Arg<'c>, default: u64| match &arg.expr.kind {
+        let number = |arg: &CallArgument<'c>, default: u64| match &arg.expr.kind {
             ExprKind::Literal(Literal::Int(i)) => u64::try_from(*i).unwrap_or(0),
             _ => default,
         };
-        let compared = |arg: &Arg<'c>| {
+        let compared = |arg: &CallArgument<'c>| {
             let textual = overload.starts_with("list_string_") || overload.starts_with("list_bytes_");
             let factor = if textual { 2.0 + TRAVERSAL } else { 2.0 };
             let size = size(arg);
@@ -88,12 +88,12 @@ impl<'c> Coster<'c> {
     }
 
     /// Size of an argument, with hints for those that are not computed.
-    fn hinted(&self, arg: &Arg<'c>) -> EstimateRange {
+    fn hinted(&self, arg: &CallArgument<'c>) -> EstimateRange {
         arg.size.or_else(|| self.hints.size(&arg.path, arg.ty)).unwrap_or(EstimateRange::UNKNOWN)
     }
 
     /// Type and size of a list's elements.
-    fn element(&self, list: &Arg<'c>) -> Option<(&'c Type, EstimateRange)> {
+    fn element(&self, list: &CallArgument<'c>) -> Option<(&'c Type, EstimateRange)> {
         let element = *list.ty.parameters().first()?;
         let mut path = list.path.clone();
         if !path.is_empty() {
@@ -115,7 +115,7 @@ impl<'c> Coster<'c> {
     /// Calls of the authorizer library.
     fn authorizer_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
         let OverloadCall { function, target, args, .. } = call;
-        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let size = |arg: &CallArgument<'c>| self.hinted(arg);
         let unit = EstimateRange::exactly(1);
         match (function, target, args) {
             ("check", ..) => CallCost::of(EstimateRange::exactly(350_000)),
@@ -136,7 +136,7 @@ impl<'c> Coster<'c> {
     /// Calls of Kubernetes' list library.
     fn list_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
         let OverloadCall { function, target, args, .. } = call;
-        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let size = |arg: &CallArgument<'c>| self.hinted(arg);
         let unit = EstimateRange::exactly(1);
         match (function, target, args) {
             ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" | "includes", Some(list), _) => {
@@ -159,7 +159,7 @@ impl<'c> Coster<'c> {
     /// Calls of the strings extension and of Kubernetes' regex and format libraries.
     fn string_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
         let OverloadCall { function, target, args, .. } = call;
-        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let size = |arg: &CallArgument<'c>| self.hinted(arg);
         let unit = EstimateRange::exactly(1);
         match (function, target, args) {
             ("jsonpatch.escapeKey", _, [text]) => CallCost::sized(size(text).scale(TRAVERSAL), size(text)),
@@ -206,7 +206,7 @@ impl<'c> Coster<'c> {
     /// Parsing and methods of URLs, quantities and versions, and lookup of formats.
     fn parse_or_accessor_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
         let OverloadCall { function, target, args, .. } = call;
-        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let size = |arg: &CallArgument<'c>| self.hinted(arg);
         let unit = EstimateRange::exactly(1);
         match (function, target, args) {
             ("url", _, [text]) => CallCost::sized(size(text).scale(TRAVERSAL), size(text)),
@@ -226,7 +226,7 @@ impl<'c> Coster<'c> {
     /// Calls of the IP and CIDR libraries.
     fn network_call(&self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
         let OverloadCall { function, overload, target, args, .. } = call;
-        let size = |arg: &Arg<'c>| self.hinted(arg);
+        let size = |arg: &CallArgument<'c>| self.hinted(arg);
         let unit = EstimateRange::exactly(1);
         match (function, target, args) {
             ("ip", ..) if overload == "cidr_ip" => CallCost::of(unit),
@@ -289,8 +289,8 @@ impl<'c> Coster<'c> {
     #[expect(clippy::match_same_arms, reason = "a table: one entry per group of functions")]
     fn language(&mut self, call: OverloadCall<'_, 'c>) -> Option<CallCost> {
         let OverloadCall { expr, overload, target, args, .. } = call;
-        let size = |arg: &Arg<'c>| arg.size.unwrap_or(EstimateRange::UNKNOWN);
-        let matched = |text: &Arg<'c>, pattern: &Arg<'c>| {
+        let size = |arg: &CallArgument<'c>| arg.size.unwrap_or(EstimateRange::UNKNOWN);
+        let matched = |text: &CallArgument<'c>, pattern: &CallArgument<'c>| {
             let text = size(text).add(EstimateRange::exactly(1)).scale(TRAVERSAL);
             CallCost::of(text.times(size(pattern).scale(PATTERN)))
         };

@@ -49,7 +49,7 @@ impl PatternWorkLimit {
 
 /// An active limit with its remaining units.
 #[derive(Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct ActiveWorkLimit {
     limit: PatternWorkLimit,
     left: u64,
     left_to_match: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Allowance {
 
 thread_local! {
     /// Active allowances of this thread, innermost last.
-    static ALLOWANCES: RefCell<Vec<Allowance>> = const { RefCell::new(Vec::new()) };
+    static ALLOWANCES: RefCell<Vec<ActiveWorkLimit>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs `work` within a limit, in addition to the active ones.
@@ -84,7 +84,7 @@ struct AllowanceGuard;
 impl AllowanceGuard {
     fn new(limit: PatternWorkLimit) -> Self {
         let allowance =
-            Allowance { limit, left: limit.units, left_to_match: limit.matching, paid: Vec::new() };
+            ActiveWorkLimit { limit, left: limit.units, left_to_match: limit.matching, paid: Vec::new() };
         ALLOWANCES.with_borrow_mut(|all| all.push(allowance));
         AllowanceGuard
     }
@@ -116,7 +116,7 @@ pub(super) fn spend(units: u64) -> Result<(), PatternError> {
 /// nothing and returns false.
 pub(super) fn estimate_match(units: u64) -> bool {
     ALLOWANCES.with_borrow_mut(|all| {
-        let has_plenty = |allowance: &Allowance| {
+        let has_plenty = |allowance: &ActiveWorkLimit| {
             allowance.left_to_match.saturating_sub(units) >= allowance.limit.matching / 2
         };
         if !all.iter().all(has_plenty) {
@@ -165,6 +165,6 @@ pub(super) fn remember(pattern: &Arc<Pattern>) {
 }
 
 /// Swaps the allowances of this thread, to hand them to a thread that works on its behalf and back.
-pub(crate) fn swap(theirs: Vec<Allowance>) -> Vec<Allowance> {
+pub(crate) fn swap(theirs: Vec<ActiveWorkLimit>) -> Vec<ActiveWorkLimit> {
     ALLOWANCES.with_borrow_mut(|own| std::mem::replace(own, theirs))
 }

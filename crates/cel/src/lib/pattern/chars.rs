@@ -11,7 +11,7 @@ use regex_syntax::ast::{Ast, Flag, Flags, FlagsItemKind, GroupKind, RepetitionKi
 use regex_syntax::hir::translate::TranslatorBuilder;
 use regex_syntax::hir::{Class, ClassUnicode, HirKind};
 
-use super::threads::{Machine, ThreadStep};
+use super::threads::{PatternAutomaton, ThreadStep};
 use super::weight::{CLASS_UNITS, FOLDED_CLASS_UNITS};
 
 /// Go's limit for the instructions of a compiled pattern: 128 MiB at 40 bytes each.
@@ -352,7 +352,7 @@ pub(super) struct CharMachine<'p> {
     tested: Vec<(usize, bool)>,
 }
 
-impl Machine for CharMachine<'_> {
+impl PatternAutomaton for CharMachine<'_> {
     type State = u32;
 
     fn states(&self) -> usize {

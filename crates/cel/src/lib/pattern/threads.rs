@@ -16,7 +16,7 @@ const STATES_PER_VISIT: usize = 16;
 const RANGES_PER_VISIT: usize = 8;
 
 /// An automaton with the text that it reads, by bytes or by characters.
-pub(super) trait Machine {
+pub(super) trait PatternAutomaton {
     type State: Copy + PartialEq;
 
     fn states(&self) -> usize;
@@ -78,7 +78,7 @@ pub(super) struct ThreadSearch<M> {
     pub(super) earliest: bool,
 }
 
-impl<M: Machine> ThreadSearch<M> {
+impl<M: PatternAutomaton> ThreadSearch<M> {
     /// Finds the first match at or after byte `from`. `spend` is called with the units of work done.
     pub(super) fn run<E>(
         &mut self,
@@ -162,7 +162,7 @@ impl<'s> ByteMachine<'s> {
     }
 }
 
-impl Machine for ByteMachine<'_> {
+impl PatternAutomaton for ByteMachine<'_> {
     type State = StateID;
 
     fn states(&self) -> usize {

@@ -90,7 +90,6 @@ pub(super) struct GrammarState {
 #[derive(Debug)]
 pub(super) struct Grammar {
     pub(super) states: Vec<GrammarState>,
-    /// Start state of each rule.
     pub(super) starts: Vec<StateId>,
     /// For each rule, the states after every use of it.
     pub(super) follows: Vec<Vec<StateId>>,

@@ -62,7 +62,6 @@ impl RecoveredTree {
     }
 }
 
-/// The first token of a kind.
 fn token(parts: &[TreePart], kind: TokenKind) -> Option<Token> {
     tokens(parts, kind).next()
 }
@@ -102,7 +101,7 @@ struct Visitor<'p, 's> {
     depth: u32,
 }
 
-type Visited = Result<Expr, VisitTooDeep>;
+type VisitedExpr = Result<Expr, VisitTooDeep>;
 
 impl Visitor<'_, '_> {
     fn enter(&mut self, levels: usize) -> Result<(), VisitTooDeep> {
@@ -114,24 +113,23 @@ impl Visitor<'_, '_> {
         Expr { id: self.parser.nodes.id(Some(offset)), kind }
     }
 
-    /// A placeholder for a missing expression.
     fn missing_node(&mut self) -> Expr {
         self.node(NO_OFFSET, ExprKind::Unspecified)
     }
 
     /// Visits the first nested rule with the id `wanted`.
-    fn rule(&mut self, tree: &RecoveredTree, wanted: RuleId) -> Visited {
+    fn rule(&mut self, tree: &RecoveredTree, wanted: RuleId) -> VisitedExpr {
         self.visit_or_missing(rule(&tree.parts, wanted))
     }
 
-    fn visit_or_missing(&mut self, tree: Option<&RecoveredTree>) -> Visited {
+    fn visit_or_missing(&mut self, tree: Option<&RecoveredTree>) -> VisitedExpr {
         match tree {
             Some(tree) => self.visit(tree),
             None => Ok(self.missing_node()),
         }
     }
 
-    fn visit(&mut self, tree: &RecoveredTree) -> Visited {
+    fn visit(&mut self, tree: &RecoveredTree) -> VisitedExpr {
         match tree.rule {
             EXPR => self.conditional(tree),
             OR => self.logic(tree, TokenKind::Or, operator::OR, AND),
@@ -146,7 +144,7 @@ impl Visitor<'_, '_> {
         }
     }
 
-    fn conditional(&mut self, tree: &RecoveredTree) -> Visited {
+    fn conditional(&mut self, tree: &RecoveredTree) -> VisitedExpr {
         let Some(op) = token(&tree.parts, TokenKind::Question) else { return self.rule(tree, OR) };
         self.enter(1)?;
         let mut sides = rules(&tree.parts, OR);
@@ -164,7 +162,7 @@ impl Visitor<'_, '_> {
         kind: TokenKind,
         function: &'static str,
         operand: RuleId,
-    ) -> Visited {
+    ) -> VisitedExpr {
         let mut operands = rules(&tree.parts, operand);
         let mut terms = vec![Some(self.visit_or_missing(operands.next())?)];
         let mut ops = Vec::new();
@@ -182,7 +180,7 @@ impl Visitor<'_, '_> {
     }
 
     /// Left-associative `a op b op c`; each operator adds a level to the tree.
-    fn operators(&mut self, tree: &RecoveredTree, operand: RuleId) -> Visited {
+    fn operators(&mut self, tree: &RecoveredTree, operand: RuleId) -> VisitedExpr {
         let links: Vec<&[TreePart]> = tree.parts.split(|part| matches!(part, TreePart::Link(_))).collect();
         let Some((first, links)) = links.split_first() else { return Ok(self.missing_node()) };
         self.enter(links.len())?;
@@ -208,7 +206,7 @@ impl Visitor<'_, '_> {
         Ok(left)
     }
 
-    fn unary(&mut self, tree: &RecoveredTree) -> Visited {
+    fn unary(&mut self, tree: &RecoveredTree) -> VisitedExpr {
         let (kind, function) = match tree.alternative {
             Some(1) => (TokenKind::Not, operator::NOT),
             Some(2) => (TokenKind::Minus, operator::NEGATE),
@@ -227,7 +225,7 @@ impl Visitor<'_, '_> {
         Ok(call(id, function, vec![operand]))
     }
 
-    fn member(&mut self, tree: &RecoveredTree) -> Visited {
+    fn member(&mut self, tree: &RecoveredTree) -> VisitedExpr {
         let links: Vec<&[TreePart]> = tree.parts.split(|part| matches!(part, TreePart::Link(_))).collect();
         let kinds = tree.parts.iter().filter_map(|part| match part {
             TreePart::Link(alternative) => Some(*alternative),
@@ -277,7 +275,7 @@ impl Visitor<'_, '_> {
         })
     }
 
-    fn method(&mut self, tree: &RecoveredTree, link: &[TreePart], target: Expr) -> Visited {
+    fn method(&mut self, tree: &RecoveredTree, link: &[TreePart], target: Expr) -> VisitedExpr {
         let Some(name) = token(link, TokenKind::Identifier) else {
             return Ok(self.node(tree.first.offset, ExprKind::Unspecified));
         };
@@ -292,7 +290,7 @@ impl Visitor<'_, '_> {
         rules(&list.parts, EXPR).map(|arg| self.visit(arg)).collect()
     }
 
-    fn index(&mut self, tree: &RecoveredTree, link: &[TreePart], target: Expr) -> Visited {
+    fn index(&mut self, tree: &RecoveredTree, link: &[TreePart], target: Expr) -> VisitedExpr {
         let Some(open) = token(link, TokenKind::LeftBracket) else {
             return Ok(self.node(tree.first.offset, ExprKind::Unspecified));
         };
@@ -308,7 +306,7 @@ impl Visitor<'_, '_> {
         Ok(call(id, function, vec![target, index]))
     }
 
-    fn primary(&mut self, tree: &RecoveredTree) -> Visited {
+    fn primary(&mut self, tree: &RecoveredTree) -> VisitedExpr {
         match tree.alternative {
             Some(0 | 1) => self.identifier(tree),
             Some(2) => self.rule(tree, EXPR),
@@ -320,7 +318,7 @@ impl Visitor<'_, '_> {
         }
     }
 
-    fn identifier(&mut self, tree: &RecoveredTree) -> Visited {
+    fn identifier(&mut self, tree: &RecoveredTree) -> VisitedExpr {
         let Some(name) = token(&tree.parts, TokenKind::Identifier) else {
             return Ok(self.node(tree.first.offset, ExprKind::Unspecified));
         };
@@ -338,7 +336,7 @@ impl Visitor<'_, '_> {
         Ok(self.parser.call_or_macro(id, full, None, args))
     }
 
-    fn list(&mut self, tree: &RecoveredTree) -> Visited {
+    fn list(&mut self, tree: &RecoveredTree) -> VisitedExpr {
         let open = token(&tree.parts, TokenKind::LeftBracket).unwrap_or(tree.first);
         let id = self.parser.nodes.id(Some(open.offset));
         let mut elements = Vec::new();
@@ -358,7 +356,7 @@ impl Visitor<'_, '_> {
         Ok(Expr { id, kind: ExprKind::List { elements, optional } })
     }
 
-    fn map(&mut self, tree: &RecoveredTree) -> Visited {
+    fn map(&mut self, tree: &RecoveredTree) -> VisitedExpr {
         let open = token(&tree.parts, TokenKind::LeftBrace).unwrap_or(tree.first);
         let id = self.parser.nodes.id(Some(open.offset));
         let mut entries = Vec::new();
@@ -380,7 +378,7 @@ impl Visitor<'_, '_> {
         Ok(Expr { id, kind: ExprKind::Map(entries) })
     }
 
-    fn message(&mut self, tree: &RecoveredTree) -> Visited {
+    fn message(&mut self, tree: &RecoveredTree) -> VisitedExpr {
         let open = token(&tree.parts, TokenKind::LeftBrace).unwrap_or(tree.first);
         let id = self.parser.nodes.id(Some(open.offset));
         let mut fields = Vec::new();
