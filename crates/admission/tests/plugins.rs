@@ -3,7 +3,7 @@
 //! - `yaml cluster`: objects to store; an object with the name of an earlier one replaces it.
 //! - `yaml soon`: objects that exist only for a plugin that waits for them.
 //! - `yaml create PLUGIN`, `yaml update PLUGIN` (old object, then new), `yaml delete PLUGIN`: a request, optionally followed by
-//!   `user=NAME`, `groups=A,B` and `subresource=NAME`.
+//!   `user=NAME`, `groups=A,B`, `subresource=NAME` and `features=all`, which turns on the features that are off by default.
 //! - `text`: the result of that request: `admitted` or the error, warnings, audit annotations, and changes of the object.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "this is a test")]
@@ -12,11 +12,12 @@ mod cluster;
 
 use std::fmt::Write as _;
 
-use admission::plugins::resource_quota;
+use admission::plugins::{PluginSettings, resource_quota};
 use admission::{
     AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, ChainConfig, ClusterView, Operation, PluginChain,
     VersionedObject,
 };
+use api::features::Features;
 use api::{GroupResource, Status, meta};
 use authn::User;
 use pages::{Page, pages};
@@ -31,6 +32,7 @@ pages!(
     plugin_limit_ranger,
     plugin_nodes,
     plugin_off_by_default,
+    plugin_pod_groups,
     plugin_pod_security,
     plugin_priority,
     plugin_resource_quota,
@@ -89,13 +91,15 @@ impl World {
             dry_run: false,
             now: 1_700_000_000,
             deadline: None,
+            budget: value::Budget::UNLIMITED,
             snapshot: AdmissionSnapshot::default(),
         };
         let mut report = String::new();
         if plugin == "ResourceQuota" {
             return self.charge(&attributes, new.as_ref());
         }
-        let chain = only(plugin);
+        let features = if word("features=") == "all" { Features::ALL } else { Features::default() };
+        let chain = only(plugin, features);
         let mut notes = AdmissionNotes::default();
         let mut object = new.clone();
         let outcome = wait(async {
@@ -151,15 +155,16 @@ fn verdict(outcome: Result<(), Status>) -> String {
 }
 
 /// A chain of only this plugin.
-fn only(plugin: &str) -> PluginChain {
-    let none = ChainConfig::default();
-    let others: Vec<String> = PluginChain::new(&[], &[], &none)
+fn only(plugin: &str, features: Features) -> PluginChain {
+    let settings = PluginSettings { features, ..PluginSettings::default() };
+    let config = ChainConfig { settings, ..ChainConfig::default() };
+    let others: Vec<String> = PluginChain::new(&[], &[], &config)
         .unwrap()
         .plugins()
         .filter(|name| *name != plugin)
         .map(str::to_owned)
         .collect();
-    PluginChain::new(&[plugin.to_owned()], &others, &none).unwrap()
+    PluginChain::new(&[plugin.to_owned()], &others, &config).unwrap()
 }
 
 /// Writes the differences from `old` to `new`, one line per value.

@@ -10,7 +10,7 @@ use value::Value;
 
 /// The default objects and `bindings` RoleBindings in one namespace, each with its own user.
 fn index(bindings: usize) -> RbacIndex {
-    let mut objects = bootstrap::objects();
+    let mut objects = bootstrap::objects(api::features::Features::default());
     objects.extend((0..bindings).map(|i| binding(&format!("binding-{i}"), &format!("user-{i}"), "reader")));
     objects.push(Value::map([
         ("kind", Value::from("ClusterRole")),

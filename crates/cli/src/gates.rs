@@ -2,6 +2,7 @@
 //!
 //! A gate can always be set to its default. Setting it to another value is an error unless this build implements both values.
 
+use api::features::{Feature, Features};
 use server::config::FeatureGate;
 
 const FEATURE_GATES: &str = include_str!("../data/feature_gates.txt");
@@ -22,9 +23,19 @@ pub(crate) const WEBHOOK_TOKENS: &str = api::attestation::GATE;
 pub(crate) const AUTHORIZATION_CONFIG: [&str; 2] =
     ["AuthorizationConfigFromFile", "StructuredAuthorizationConfiguration"];
 
-/// Gates that this build implements both enabled and disabled.
+/// Gates that this build implements both enabled and disabled, besides those of [`Feature`].
 const IMPLEMENTED: &[&str] =
     &[STATIC_MANIFESTS, WEBHOOK_TOKENS, AUTHORIZATION_CONFIG[0], AUTHORIZATION_CONFIG[1]];
+
+/// Features that can be on only if others are, sorted by name.
+const DEPENDENCIES: &[(Feature, &[Feature])] = &[
+    (Feature::CompositePodGroup, &[Feature::GenericWorkload, Feature::TopologyAwareWorkloadScheduling]),
+    (Feature::TopologyAwareWorkloadScheduling, &[Feature::GenericWorkload]),
+];
+
+fn is_implemented(gate: &str) -> bool {
+    IMPLEMENTED.contains(&gate) || Feature::ALL.iter().any(|feature| feature.gate() == gate)
+}
 
 /// Each sets all gates of a stage that are not set individually.
 const STAGES: [(&str, &str); 2] = [("AllAlpha", "ALPHA"), ("AllBeta", "BETA")];
@@ -93,7 +104,29 @@ impl FeatureGates {
                 errors.extend(gates.unsupported_stage(all, stage, on));
             }
         }
+        if errors.is_empty() {
+            errors.extend(gates.unmet_dependencies());
+        }
         if errors.is_empty() { Ok(gates) } else { Err(errors) }
+    }
+
+    /// The features of [`Feature`] that are on.
+    pub(crate) fn features(&self) -> Features {
+        let on = Feature::ALL.into_iter().filter(|feature| self.is_on(feature.gate()));
+        on.fold(Features::default(), Features::with)
+    }
+
+    /// Errors about features that are on although one is off that they depend on.
+    fn unmet_dependencies(&self) -> impl Iterator<Item = String> {
+        let features = self.features();
+        DEPENDENCIES.iter().filter(move |(feature, _)| features.has(*feature)).filter_map(
+            move |(feature, on)| {
+                let off: Vec<&str> =
+                    on.iter().filter(|needed| !features.has(**needed)).map(|needed| needed.gate()).collect();
+                let (gate, off) = (feature.gate(), (!off.is_empty()).then(|| off.join(" "))?);
+                Some(format!("{gate} is enabled, but depends on features that are disabled: [{off}]"))
+            },
+        )
     }
 
     /// The value on the command line; `None` if the gate is not set there.
@@ -108,7 +141,7 @@ impl FeatureGates {
                 *of == stage
                     && *default != on
                     && !locked
-                    && !IMPLEMENTED.contains(name)
+                    && !is_implemented(name)
                     && self.explicit(name).is_none()
             })
             .map(|(name, ..)| name)
@@ -170,7 +203,7 @@ fn parse_gate(pair: &str, emulated: EmulatedVersion) -> Result<(String, bool), S
         return Err(format!("unrecognized feature gate: {name}"));
     };
     let settable = LOCKED_AFTER.iter().any(|(gate, last)| *gate == name && emulated.minor() <= *last);
-    if on == default || settable || IMPLEMENTED.contains(&name) {
+    if on == default || settable || is_implemented(name) {
         return Ok((name.to_owned(), on));
     }
     if locked {
@@ -197,6 +230,8 @@ fn rows() -> impl Iterator<Item = (&'static str, bool, &'static str, bool)> {
 
 #[cfg(test)]
 mod tests {
+    use api::features::{Feature, Features};
+
     use super::{
         ADMIN_ACCESS, AUTHORIZATION_CONFIG, EmulatedVersion, FeatureGates, STATIC_MANIFESTS, WEBHOOK_TOKENS,
     };
@@ -226,6 +261,34 @@ mod tests {
         let on =
             FeatureGates::parse(&[format!("{WEBHOOK_TOKENS}=true")], EmulatedVersion::default()).unwrap();
         assert!(on.is_on(WEBHOOK_TOKENS));
+    }
+
+    #[test]
+    fn a_feature_is_an_error_while_one_is_off_that_it_depends_on() {
+        for (gates, expected) in [
+            ("GenericWorkload=true", ""),
+            ("EvictionRequestAPI=true", ""),
+            ("GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true", ""),
+            (
+                "TopologyAwareWorkloadScheduling=true",
+                "TopologyAwareWorkloadScheduling is enabled, but depends on features that are disabled: [GenericWorkload]",
+            ),
+            (
+                "GenericWorkload=true,CompositePodGroup=true",
+                "CompositePodGroup is enabled, but depends on features that are disabled: [TopologyAwareWorkloadScheduling]",
+            ),
+            (
+                "CompositePodGroup=true",
+                "CompositePodGroup is enabled, but depends on features that are disabled: [GenericWorkload TopologyAwareWorkloadScheduling]",
+            ),
+        ] {
+            assert_eq!(errors(gates).join("; "), expected, "{gates}");
+        }
+        let gates = ["GenericWorkload=true,EvictionRequestAPI=true".to_owned()];
+        let gates = FeatureGates::parse(&gates, EmulatedVersion::default()).unwrap();
+        let on = Features::default().with(Feature::GenericWorkload).with(Feature::EvictionRequestApi);
+        assert_eq!(gates.features(), on);
+        assert_eq!(FeatureGates::default().features(), Features::default());
     }
 
     #[test]
@@ -266,7 +329,8 @@ mod tests {
     fn a_stage_gate_is_an_error_that_names_the_gates_it_cannot_set() {
         assert!(errors("AllAlpha=false").is_empty());
         let refused = errors("AllBeta=true");
-        assert!(refused.first().unwrap().contains("GenericWorkload"), "{refused:?}");
+        assert!(refused.first().unwrap().contains("DRAWorkloadResourceClaims"), "{refused:?}");
+        assert!(!refused.first().unwrap().contains("GenericWorkload"), "{refused:?}");
         assert!(!refused.first().unwrap().contains("DRAConsumableCapacity"), "{refused:?}");
         let refused = errors("AllBeta=false");
         assert!(refused.first().unwrap().contains("DRAConsumableCapacity"), "{refused:?}");

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admission::manifests::ManifestSet;
+use api::features::Features;
 use audit::AuditConfig;
 use authn::{Anonymous, FrontProxy, StaticTokens};
 use authz_config::Authorization;
 use ipnet::IpNet;
-use kinds::table::Served;
+use kinds::table::RuntimeConfig;
 use storage::Backend;
 use transport::accept::ConnectionLimits;
 use transport::pki::TlsIdentity;
@@ -36,7 +37,7 @@ pub struct FeatureGate {
 
 /// The storage backend of a server.
 #[derive(Clone)]
-pub enum Data {
+pub enum StorageBackend {
     /// In memory; the objects are lost when the process ends.
     Memory,
     /// An embedded store in this directory.
@@ -49,14 +50,14 @@ pub enum Data {
     Backends(Arc<dyn Backend>, Vec<(Vec<String>, Arc<dyn Backend>)>),
 }
 
-impl fmt::Debug for Data {
+impl fmt::Debug for StorageBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Data::Memory => f.write_str("Memory"),
-            Data::Directory(directory) => f.debug_tuple("Directory").field(directory).finish(),
-            Data::Etcd(config) => f.debug_tuple("Etcd").field(config).finish(),
-            Data::Backend(_) => f.write_str("Backend"),
-            Data::Backends(..) => f.write_str("Backends"),
+            StorageBackend::Memory => f.write_str("Memory"),
+            StorageBackend::Directory(directory) => f.debug_tuple("Directory").field(directory).finish(),
+            StorageBackend::Etcd(config) => f.debug_tuple("Etcd").field(config).finish(),
+            StorageBackend::Backend(_) => f.write_str("Backend"),
+            StorageBackend::Backends(..) => f.write_str("Backends"),
         }
     }
 }
@@ -114,7 +115,7 @@ pub struct Config {
 /// The store and its size limit.
 #[derive(Debug)]
 pub struct StorageConfig {
-    pub data: Data,
+    pub data: StorageBackend,
     /// `--quota-backend-bytes`: maximum size of all stored objects in bytes; `None` is unlimited.
     pub quota: Option<u64>,
     /// `--storage-initialization-timeout`: after this time a start that is still loading objects logs a warning.
@@ -128,7 +129,7 @@ pub struct StorageConfig {
 impl Default for StorageConfig {
     fn default() -> Self {
         StorageConfig {
-            data: Data::Memory,
+            data: StorageBackend::Memory,
             quota: Some(DEFAULT_STORE_QUOTA),
             initialization_timeout: Duration::from_mins(1),
             counts_objects: true,
@@ -140,8 +141,10 @@ impl Default for StorageConfig {
 /// The APIs that are served, here and by aggregated API servers.
 #[derive(Debug)]
 pub struct ApisConfig {
-    /// The API versions that are served (`--runtime-config`).
-    pub served: Served,
+    /// The API versions that are enabled (`--runtime-config`).
+    pub runtime_config: RuntimeConfig,
+    /// Features that are off by default. They decide about fields, and about what is served of the versions that are enabled.
+    pub features: Features,
     /// The certificate that authenticates this server to aggregated API servers (`--proxy-client-cert-file`).
     pub proxy_client: Option<TlsIdentity>,
     pub redirects: Redirects,
@@ -162,6 +165,8 @@ pub struct AuthenticationConfig {
     pub static_tokens: Option<StaticTokens>,
     /// Without it, service account tokens are neither issued nor accepted.
     pub tokens: Option<TokenConfig>,
+    /// `--enable-bootstrap-token-auth`: accepts bootstrap tokens, which are Secrets in `kube-system`.
+    pub bootstrap_tokens: bool,
     /// The paths that requests without credentials may reach.
     pub anonymous: Anonymous,
 }
@@ -195,7 +200,6 @@ pub struct ServingConfig {
     pub identity: TlsIdentity,
     /// TLS versions and cipher suites.
     pub tls: TlsOptions,
-    /// The limits on connections.
     pub limits: ConnectionLimits,
     /// `--enable-priority-and-fairness`: the sum of the two limits below is the number of seats. Without it, each limit applies on
     /// its own.
@@ -235,6 +239,8 @@ pub struct ControllersConfig {
     pub enabled: bool,
     /// PEM of the CA of the serving certificate, published to pods in the ConfigMap `kube-root-ca.crt`.
     pub root_ca: Option<String>,
+    /// Runs the controllers that sign `cluster-info` with bootstrap tokens and delete expired tokens.
+    pub bootstrap_tokens: bool,
     /// Runs the built-in scheduler, while no kube-scheduler leads.
     pub scheduler: bool,
     /// `--event-ttl`: time until an event expires after its last write; zero means never.
@@ -255,7 +261,8 @@ impl Config {
                 node_ports: DEFAULT_NODE_PORTS,
             },
             apis: ApisConfig {
-                served: Served::default(),
+                runtime_config: RuntimeConfig::default(),
+                features: Features::default(),
                 proxy_client: None,
                 redirects: Redirects::Refused,
                 allow_privileged: false,
@@ -266,6 +273,7 @@ impl Config {
                 front_proxy: None,
                 static_tokens: None,
                 tokens: None,
+                bootstrap_tokens: false,
                 anonymous: Anonymous::Off,
             },
             authorization: Authorization::rbac(),
@@ -295,6 +303,7 @@ impl Config {
             controllers: ControllersConfig {
                 enabled: true,
                 root_ca: None,
+                bootstrap_tokens: false,
                 scheduler: false,
                 event_ttl: Duration::from_hours(1),
             },

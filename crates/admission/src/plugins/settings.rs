@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::features::Features;
+
 use super::PodTolerationRestriction;
 use super::event_rate_limit::{EventLimit, MonotonicClock};
 use super::pod_security::{PodSecurityConfiguration, PodSecurityMetrics};
@@ -12,6 +14,7 @@ use super::pod_security::{PodSecurityConfiguration, PodSecurityMetrics};
 pub struct PluginSettings {
     /// Returns five random letters, for generated names.
     pub suffix: fn() -> String,
+    pub features: Features,
     pub not_ready_toleration_seconds: i64,
     pub unreachable_toleration_seconds: i64,
     pub pod_security: PodSecurityConfiguration,
@@ -28,6 +31,7 @@ impl Default for PluginSettings {
     fn default() -> Self {
         PluginSettings {
             suffix: || "xxxxx".to_owned(),
+            features: Features::default(),
             not_ready_toleration_seconds: 300,
             unreachable_toleration_seconds: 300,
             pod_security: PodSecurityConfiguration::default(),

@@ -9,6 +9,8 @@ mod components;
 #[rustfmt::skip] // As above.
 mod controllers;
 #[rustfmt::skip] // As above.
+mod features;
+#[rustfmt::skip] // As above.
 mod namespaced;
 #[rustfmt::skip] // As above.
 mod people;
@@ -16,16 +18,24 @@ mod table;
 #[rustfmt::skip] // As above.
 mod webhooks;
 
+use api::features::Features;
 use value::Value;
 
 /// With the value `"false"`, this annotation excludes a role or binding from reconciliation.
 pub const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// All default objects in the order in which they must be created: cluster roles, cluster role bindings,
-/// roles, role bindings.
-pub fn objects() -> Vec<Value> {
-    let cluster_roles = || people::ROLES.iter().chain(components::ROLES).chain(controllers::ROLES);
-    let mut objects: Vec<Value> = cluster_roles().map(|role| role.object("")).collect();
+/// All default objects with these features, in the order in which they must be created: cluster roles, cluster role bindings, roles,
+/// role bindings.
+pub fn objects(features: Features) -> Vec<Value> {
+    let added =
+        || features::ROLES.iter().filter(move |(feature, _)| features.has(*feature)).map(|(_, role)| role);
+    let cluster_roles =
+        || people::ROLES.iter().chain(components::ROLES).chain(controllers::ROLES).chain(added());
+    let with_features = |role: &table::Role| {
+        let added = features::RULES.iter().filter(|added| features.has(added.feature) && role.is(added.role));
+        role.object_with("", added.flat_map(|added| added.rules))
+    };
+    let mut objects: Vec<Value> = cluster_roles().map(with_features).collect();
     objects.extend(cluster_bindings::BINDINGS.iter().map(|bind| bind.object("")));
     objects.extend(cluster_roles().filter_map(table::Role::own_binding));
     objects.extend(namespaced::ROLES.iter().map(|(namespace, role)| role.object(namespace)));

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
+use api::features::Features;
 use api::meta;
 use authz::node::{self, NodeAuthorizer};
 use authz::rbac::{self, aggregation, bootstrap};
@@ -17,7 +18,7 @@ pub(super) struct AuthorizerData {
 
 /// Reads files, and the YAML and JSON files in directories. Computes the rules of aggregated ClusterRoles as the controller does.
 pub(super) fn read(paths: &[PathBuf], with_bootstrap: bool) -> Result<AuthorizerData> {
-    let mut objects = if with_bootstrap { bootstrap::objects() } else { Vec::new() };
+    let mut objects = if with_bootstrap { bootstrap::objects(Features::default()) } else { Vec::new() };
     for path in paths {
         for file in files(path)? {
             let bytes = std::fs::read(&file).with_context(|| format!("cannot read `{}`", file.display()))?;

@@ -1,5 +1,6 @@
-//! Drops fields of feature gates that are off in Kubernetes 1.37, unless the stored object already uses them.
+//! Drops fields of feature gates that are off, unless the stored object already uses them.
 
+use api::features::{Feature, Features};
 use value::Value;
 
 use api::validation::fields::is_absent;
@@ -7,6 +8,22 @@ use api::validation::fields::is_absent;
 /// Field paths of a disabled feature gate. A step `*` means every item of a list or every value of a map. A field whose
 /// step ends in `?` is removed too if the gate's field was its only content.
 pub(super) type Gate = &'static [&'static [&'static str]];
+
+/// The fields of a feature that can be turned on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FeatureFields {
+    pub(super) feature: Feature,
+    pub(super) fields: Gate,
+}
+
+impl FeatureFields {
+    /// Drops the fields if the feature is off, unless `old` uses one of them.
+    pub(super) fn drop_disabled(&self, object: &mut Value, old: Option<&Value>, features: Features) {
+        if !features.has(self.feature) {
+            drop_disabled(&[self.fields], object, old);
+        }
+    }
+}
 
 /// Drops the fields of each gate unless `old` uses one of them.
 pub(super) fn drop_disabled(gates: &[Gate], object: &mut Value, old: Option<&Value>) {

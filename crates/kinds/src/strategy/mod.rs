@@ -9,15 +9,17 @@ mod gates;
 mod pod;
 mod reset;
 mod resource;
+mod scheduling;
 pub mod service;
 mod storage;
 pub(crate) mod table;
 
+use api::features::Features;
 use value::Value;
 
 use api::validation::fields::{Read, same};
 
-pub(crate) use pod::{APP_ARMOR_PREFIX, app_armor_profile, deprecated_app_armor_annotations};
+pub(crate) use pod::{app_armor_profile, deprecated_app_armor_annotations};
 pub use pod::{drop_init_container_annotations, prepare_ephemeral_containers, prepare_resize};
 pub use reset::{custom_reset_fields, reset_fields};
 pub use resource::drop_admin_access;
@@ -39,6 +41,7 @@ pub struct StrategyContext {
     /// Time of the request in the format of `metadata.creationTimestamp` (`2006-01-02T15:04:05Z`).
     pub now: String,
     pub caller: RequestUserInfo,
+    pub features: Features,
 }
 
 impl StrategyContext {
@@ -68,6 +71,7 @@ pub struct Strategy {
     counts_dropped: bool,
     metadata: MetadataOnStatus,
     gates: &'static [gates::Gate],
+    features: &'static [gates::FeatureFields],
     create: fn(&mut Value, &StrategyContext),
     update: fn(&mut Value, &Value, &StrategyContext),
     update_status: fn(&mut Value, &Value, &StrategyContext),
@@ -84,6 +88,15 @@ pub struct Strategy {
     create_on_update: bool,
     unconditional_update: bool,
     propagation: Propagation,
+}
+
+impl Strategy {
+    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>, context: &StrategyContext) {
+        gates::drop_disabled(self.gates, object, old);
+        for fields in self.features {
+            fields.drop_disabled(object, old, context.features);
+        }
+    }
 }
 
 /// Handling of `status` in writes that do not use the status subresource.
@@ -105,7 +118,7 @@ enum Generation {
     OnCreate,
     /// 1 on create; incremented when a value at one of these paths changes.
     Watches(&'static [&'static [&'static str]]),
-    /// Not set on create; incremented when a value at one of these paths changes.
+    /// Unset on create; incremented when a value at one of these paths changes.
     WatchesUpdates(&'static [&'static [&'static str]]),
     /// 1 on create; incremented when the labels or anything outside the metadata change.
     WatchesAll,
@@ -145,7 +158,7 @@ pub fn prepare_create(strategy: Option<&Strategy>, object: &mut Value, context: 
             api::meta::set(object, "generation", 1_i64);
         }
     }
-    gates::drop_disabled(row.gates, object, None);
+    row.drop_disabled(object, None, context);
     (row.create)(object, context);
 }
 
@@ -158,7 +171,7 @@ pub fn prepare_update(strategy: Option<&Strategy>, new: &mut Value, old: &Value,
         StatusHandling::Reset | StatusHandling::UnchangedOnUpdate => keep(new, old, &["status"]),
     }
     let sent_grown = row.counts_dropped && grown(row.generation, new, old);
-    gates::drop_disabled(row.gates, new, Some(old));
+    row.drop_disabled(new, Some(old), context);
     (row.update)(new, old, context);
     if sent_grown || grown(row.generation, new, old) {
         let generation = old.int_at(&["metadata", "generation"]).unwrap_or(0);
@@ -205,7 +218,7 @@ pub fn prepare_update_status(
             }
         }
     }
-    gates::drop_disabled(row.gates, new, Some(old));
+    row.drop_disabled(new, Some(old), context);
     (row.update_status)(new, old, context);
 }
 

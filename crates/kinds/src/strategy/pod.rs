@@ -2,12 +2,15 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use api::features::Feature;
+use api::labels::APP_ARMOR_PREFIX;
 use api::pod_resources::{is_huge_page, is_pod_level, of_spec};
 use api::quantity::Quantity;
 use api::validation::fields::{Read, same};
 use value::{Map, Value};
 
-use super::{StrategyContext, gates::Gate, keep, keep_metadata};
+use super::gates::{FeatureFields, Gate};
+use super::{StrategyContext, keep, keep_metadata};
 use crate::pod_containers::CONTAINER_LISTS;
 use crate::validation::pod::resources::qos_class;
 
@@ -16,8 +19,6 @@ macro_rules! spec_gates {
     ($name:ident, $doc:literal, [$($at:literal),*], [$($more:expr),*]) => {
         #[doc = $doc]
         pub(super) const $name: &[Gate] = &[
-            &[&[$($at,)* "schedulingGroup"]],
-            &[&[$($at,)* "evictionResponders"]],
             &[&[$($at,)* "volumes", "*", "emptyDir", "mode"]],
             &[
                 &[$($at,)* "containers", "*", "volumeMounts", "*", "bindMountOptions"],
@@ -91,6 +92,26 @@ spec_gates!(
     "The same in the jobs of a cron job.",
     ["spec", "jobTemplate", "spec", "template", "spec"],
     [&[&["spec", "jobTemplate", "spec", "scheduling"]]]
+);
+
+/// Declares the fields of features that can be turned on, for a kind whose pod spec is at a given path.
+macro_rules! spec_features {
+    ($name:ident, $doc:literal, [$($at:literal),*]) => {
+        #[doc = $doc]
+        pub(super) const $name: &[FeatureFields] = &[
+            FeatureFields { feature: Feature::GenericWorkload, fields: &[&[$($at,)* "schedulingGroup"]] },
+            FeatureFields { feature: Feature::EvictionRequestApi, fields: &[&[$($at,)* "evictionResponders"]] },
+        ];
+    };
+}
+
+spec_features!(FEATURES, "Features of pods that can be turned on.", ["spec"]);
+spec_features!(TEMPLATE_FEATURES, "The same in a `PodTemplate`.", ["template", "spec"]);
+spec_features!(WORKLOAD_FEATURES, "The same in a workload's template.", ["spec", "template", "spec"]);
+spec_features!(
+    CRON_JOB_FEATURES,
+    "The same in the jobs of a cron job.",
+    ["spec", "jobTemplate", "spec", "template", "spec"]
 );
 
 /// Sets the status of a new pod and computes the fields that derive from its labels, annotations and resources.
@@ -316,9 +337,6 @@ fn apply_keys(term: &mut Value, labels: &HashMap<String, String>) {
     all.extend(requirements);
     term.set_at(&["labelSelector", "matchExpressions"], all);
 }
-
-/// Prefix of the annotation that named a container's AppArmor profile before the field existed.
-pub(crate) const APP_ARMOR_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Converts the value of an AppArmor annotation to the value of the field.
 pub(crate) fn app_armor_profile(annotation: &str) -> Option<Value> {

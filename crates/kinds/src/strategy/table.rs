@@ -3,11 +3,11 @@
 use api::validation::fields::{Read, same};
 use value::Value;
 
-use super::gates::Gate;
+use super::gates::{FeatureFields, Gate};
 use super::reset::OwnReset;
 use super::{
     Generation, MetadataOnStatus, Propagation, StatusHandling, Strategy, StrategyContext, certificates, keep,
-    pod, resource, storage,
+    pod, resource, scheduling, storage,
 };
 
 const SPEC: &[&[&str]] = &[&["spec"]];
@@ -45,18 +45,23 @@ pub(crate) const POD: Strategy = Strategy::NEW
     .status()
     .generation(SPEC)
     .gates(pod::GATES)
+    .features(pod::FEATURES)
     .on_create(pod::create)
     .on_update(pod::update)
     .on_status(pod::update_status)
     .graceful(pod::grace_period)
     .resets(OwnReset::Pod);
-pub(crate) const POD_TEMPLATE: Strategy =
-    Strategy::NEW.unconditional().generation(&[&["template"]]).gates(pod::TEMPLATE_GATES);
+pub(crate) const POD_TEMPLATE: Strategy = Strategy::NEW
+    .unconditional()
+    .generation(&[&["template"]])
+    .gates(pod::TEMPLATE_GATES)
+    .features(pod::TEMPLATE_FEATURES);
 pub(crate) const REPLICATION_CONTROLLER: Strategy = Strategy::NEW
     .unconditional()
     .status()
     .generation(SPEC)
     .gates(pod::WORKLOAD_GATES)
+    .features(pod::WORKLOAD_FEATURES)
     .collects(Propagation::Orphan);
 pub(crate) const RESOURCE_QUOTA: Strategy = Strategy::NEW.unconditional().status();
 pub(crate) const SECRET: Strategy = Strategy::NEW.unconditional().on_update(update_secret);
@@ -80,6 +85,7 @@ pub(crate) const DAEMON_SET: Strategy = Strategy::NEW
     .unconditional()
     .generation(SPEC)
     .gates(pod::WORKLOAD_GATES)
+    .features(pod::WORKLOAD_FEATURES)
     .status()
     .on_create(create_daemon_set)
     .on_update(update_daemon_set)
@@ -89,20 +95,34 @@ pub(crate) const DEPLOYMENT: Strategy = Strategy::NEW
     .unconditional()
     .generation(&[&["spec"], &["metadata", "annotations"]])
     .gates(pod::WORKLOAD_GATES)
+    .features(pod::WORKLOAD_FEATURES)
     .status()
     .metadata(MetadataOnStatus::LabelsUnchanged);
-pub(crate) const REPLICA_SET: Strategy =
-    Strategy::NEW.unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES).status();
-pub(crate) const STATEFUL_SET: Strategy =
-    Strategy::NEW.unconditional().generation(SPEC).gates(pod::WORKLOAD_GATES).status();
+pub(crate) const REPLICA_SET: Strategy = Strategy::NEW
+    .unconditional()
+    .generation(SPEC)
+    .gates(pod::WORKLOAD_GATES)
+    .features(pod::WORKLOAD_FEATURES)
+    .status();
+pub(crate) const STATEFUL_SET: Strategy = Strategy::NEW
+    .unconditional()
+    .generation(SPEC)
+    .gates(pod::WORKLOAD_GATES)
+    .features(pod::WORKLOAD_FEATURES)
+    .status();
 pub(crate) const HORIZONTAL_POD_AUTOSCALER: Strategy =
     Strategy::NEW.unconditional().generation(SPEC).status();
-pub(crate) const CRON_JOB: Strategy =
-    Strategy::NEW.unconditional().generation(SPEC).gates(pod::CRON_JOB_GATES).status();
+pub(crate) const CRON_JOB: Strategy = Strategy::NEW
+    .unconditional()
+    .generation(SPEC)
+    .gates(pod::CRON_JOB_GATES)
+    .features(pod::CRON_JOB_FEATURES)
+    .status();
 pub(crate) const JOB: Strategy = Strategy::NEW
     .unconditional()
     .generation(SPEC)
     .gates(pod::JOB_GATES)
+    .features(pod::WORKLOAD_FEATURES)
     .status()
     .collects(Propagation::Orphan)
     .on_create(|job, _| crate::defaults::batch::prepare_job(job));
@@ -166,6 +186,20 @@ pub(crate) const RESOURCE_SLICE: Strategy = Strategy::NEW
     .on_create(resource::create_slice)
     .on_update(resource::update_slice)
     .stamps(resource::create_slice);
+pub(crate) const EVICTION_REQUEST: Strategy =
+    Strategy::NEW.generation(SPEC).status().metadata(MetadataOnStatus::Unchanged);
+pub(crate) const EVICTION: Strategy =
+    Strategy::NEW.generation(SPEC).status().metadata(MetadataOnStatus::Unchanged);
+pub(crate) const WORKLOAD: Strategy = Strategy::NEW
+    .on_create(|workload, context| scheduling::drop_disabled(workload, None, context.features))
+    .on_update(|new, old, context| scheduling::drop_disabled(new, Some(old), context.features));
+pub(crate) const POD_GROUP: Strategy = Strategy::NEW
+    .status()
+    .metadata(MetadataOnStatus::Unchanged)
+    .gates(scheduling::POD_GROUP_GATES)
+    .features(scheduling::POD_GROUP_FEATURES);
+pub(crate) const COMPOSITE_POD_GROUP: Strategy =
+    Strategy::NEW.status().metadata(MetadataOnStatus::Unchanged).gates(scheduling::COMPOSITE_POD_GROUP_GATES);
 pub(crate) const PRIORITY_CLASS: Strategy = Strategy::NEW.unconditional().generation_on_create();
 pub(crate) const CSI_DRIVER: Strategy = Strategy::NEW.generation_on_update(SPEC);
 pub(crate) const CSI_NODE: Strategy =
@@ -194,6 +228,7 @@ impl Strategy {
         counts_dropped: false,
         metadata: MetadataOnStatus::AsSent,
         gates: &[],
+        features: &[],
         create: |_, _| {},
         update: |_, _, _| {},
         update_status: |_, _, _| {},
@@ -262,6 +297,11 @@ impl Strategy {
         self
     }
 
+    pub(super) const fn features(mut self, features: &'static [FeatureFields]) -> Self {
+        self.features = features;
+        self
+    }
+
     pub(crate) const fn collects(mut self, propagation: Propagation) -> Self {
         self.propagation = propagation;
         self
@@ -327,7 +367,7 @@ fn create_namespace(namespace: &mut Value, _: &StrategyContext) {
 
 fn label_namespace(namespace: &mut Value) {
     let name = api::meta::name(namespace).to_owned();
-    namespace.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], name);
+    namespace.set_at(&["metadata", "labels", api::labels::NAMESPACE_NAME], name);
 }
 
 fn update_namespace(new: &mut Value, old: &Value, _: &StrategyContext) {

@@ -1,4 +1,5 @@
 use api::GroupKind;
+use api::features::Feature;
 use value::Value;
 use value::json::parse;
 
@@ -25,6 +26,7 @@ fn context() -> StrategyContext {
             groups: vec!["devs".to_owned()],
             extra: vec![("k".to_owned(), vec!["v".to_owned()])],
         },
+        features: Features::default(),
     }
 }
 
@@ -434,4 +436,37 @@ fn the_digest_of_an_image_volume_is_dropped_from_a_status() {
     assert!(!text(&result).contains("volumeStatus"), "{}", text(&result));
     let result = status_updated("", "Pod", mounts, mounts);
     assert!(text(&result).contains("volumeStatus"), "in use already: {}", text(&result));
+}
+
+#[test]
+fn fields_of_a_feature_are_dropped_from_pods_and_templates_unless_it_is_on() {
+    const SPEC: &str =
+        r#"{"evictionResponders":[{"name":"a.example/x"}],"schedulingGroup":{"podGroupName":"g"}}"#;
+    let with = |features: Features, name: &str, group: &str, text: &str| -> String {
+        let mut new = object(text);
+        let context = StrategyContext { features, ..context() };
+        prepare_create(strategy(group, name), &mut new, &context);
+        value::write::to_string(&new)
+    };
+    for (group, kind, text) in [
+        ("", "Pod", format!(r#"{{"spec":{SPEC}}}"#)),
+        ("", "PodTemplate", format!(r#"{{"template":{{"spec":{SPEC}}}}}"#)),
+        ("apps", "Deployment", format!(r#"{{"spec":{{"template":{{"spec":{SPEC}}}}}}}"#)),
+        ("batch", "Job", format!(r#"{{"spec":{{"template":{{"spec":{SPEC}}}}}}}"#)),
+        (
+            "batch",
+            "CronJob",
+            format!(r#"{{"spec":{{"jobTemplate":{{"spec":{{"template":{{"spec":{SPEC}}}}}}}}}}}"#),
+        ),
+    ] {
+        let none = with(Features::default(), kind, group, &text);
+        assert!(!none.contains("schedulingGroup") && !none.contains("evictionResponders"), "{kind}: {none}");
+        let all = with(Features::ALL, kind, group, &text);
+        assert!(all.contains("schedulingGroup") && all.contains("evictionResponders"), "{kind}: {all}");
+        let one = with(Features::default().with(Feature::GenericWorkload), kind, group, &text);
+        assert!(one.contains("schedulingGroup") && !one.contains("evictionResponders"), "{kind}: {one}");
+    }
+    // A stored pod keeps its fields.
+    let pod = format!(r#"{{"spec":{SPEC}}}"#);
+    assert!(text(&updated("", "Pod", &pod, &pod)).contains("evictionResponders"));
 }

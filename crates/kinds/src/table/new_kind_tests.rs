@@ -1,5 +1,6 @@
-//! Adds a kind as CONTRIBUTING.md describes and checks that it is complete: the row, the functions that it names, and its lines in
-//! `crates/schema/data/fixture_schema.txt` and `fixture_protobuf.txt`, which have the form of `schema.txt` and `protobuf.txt`.
+//! Adds a kind as CONTRIBUTING.md describes and checks that it is complete: the row, the functions that it names, its lines in
+//! `crates/schema/data/fixture_schema.txt` and `fixture_protobuf.txt`, which have the form of `schema.txt` and `protobuf.txt`, and those in
+//! `crates/kinds/data/fixture-internal-kinds.txt`.
 
 use api::gvk::GroupVersionKind;
 use api::validation::fields::{At, Read as _, Report as _};
@@ -12,13 +13,14 @@ use super::tests::{without_protobuf, without_schema};
 use super::{GroupRow, KindBehavior, Resource, SubresourceRow, VersionRow};
 use crate::print;
 use crate::strategy::{self, Strategy};
-use crate::validation::{ValidationContext, ValidationRules};
+use crate::validation::{ValidationContext, ValidationRules, internal_json};
 
 const GROUP: &str = "widgets.example.com";
 
 static GROUPS: &[GroupRow] = &[GroupRow {
     name: GROUP,
     versions: &["v1", "v1beta1"],
+    priorities: Some((1_000, &[15, 9])),
     resources: &[Resource {
         group: GROUP,
         versions: &[VersionRow::new("v1"), VersionRow::new("v1beta1").converted(rename_count, rename_size)],
@@ -54,6 +56,10 @@ fn rules(widget: &Value) -> FieldErrors {
     let size = widget.part("spec").number("size");
     if size > 3 {
         errors.invalid(&At::new("spec.size"), size, "must be at most 3");
+    }
+    if size < 0 {
+        let quoted = internal_json::compact("WidgetSpec", widget.part("spec"));
+        errors.invalid(&At::new("spec"), quoted, "must not be negative");
     }
     errors
 }
@@ -105,9 +111,17 @@ fn a_table_row_is_sufficient_to_add_a_kind() {
     let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(errors, ["spec.size: Invalid value: 4: must be at most 3"]);
 
+    let errors = (rules.create)(&widget(r#"{"size":-1}"#), &ValidationContext::default());
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(errors, [r#"spec: Invalid value: "{\"Size\":-1,\"Color\":\"\"}": must not be negative"#]);
+
     assert_eq!(behavior.warnings_on_write(&widget(r#"{"size":3}"#), None), ["spec.size: 3 is large"]);
     assert_eq!(behavior.warnings_on_status(&object), ["status changed"]);
     assert_eq!(behavior.table().row(&object, 0), [Value::from("w"), Value::from(1)]);
+    assert_eq!(
+        print::tests::columns_line(row.group, row.kind, behavior.table().columns()),
+        "widgets.example.com;Widget;Name|string|name|0;Size|integer||0"
+    );
 
     let conversion = row.version("v1beta1").and_then(|version| version.conversion).unwrap();
     let stored = (conversion.to_stored)(&widget(r#"{"count":2}"#));
@@ -127,11 +141,11 @@ fn the_lines_of_both_files_are_sufficient_for_schema_and_protobuf() {
 
     let row = row_of(GROUPS, &GroupKind::new(GROUP, "Widget")).unwrap();
     let mut object = widget(r#"{"size":2,"sise":3}"#);
-    let outcome = schema::decode::normalise(&mut object, row.schema("v1").unwrap());
+    let outcome = schema::decode::normalize(&mut object, row.schema("v1").unwrap());
     assert_eq!(outcome.unknown, ["spec.sise"]);
     assert_eq!(outcome.mismatches.len(), 0);
     let mut object = widget(r#"{"size":"2"}"#);
-    assert_eq!(schema::decode::normalise(&mut object, row.schema("v1").unwrap()).mismatches.len(), 1);
+    assert_eq!(schema::decode::normalize(&mut object, row.schema("v1").unwrap()).mismatches.len(), 1);
 
     let gvk = GroupVersionKind::new(GROUP, "v1", "Widget");
     let encoded = schema::protobuf::encode(&gvk, &widget(r#"{"size":2}"#)).unwrap();

@@ -1,5 +1,6 @@
 //! Types of the resource table: a row ([`Resource`]) and its parts.
 
+use api::features::Feature;
 use schema::Schema;
 use value::Value;
 
@@ -19,7 +20,6 @@ pub struct Resource {
     pub singular: &'static str,
     /// Short names that kubectl accepts, for example `po`.
     pub short_names: &'static [&'static str],
-    /// Categories such as `all`.
     pub categories: &'static [&'static str],
     pub scope: Scope,
     pub verbs: &'static [Verb],
@@ -33,6 +33,8 @@ pub struct Resource {
     pub fields: SelectableFields,
     /// True if a completed deletion returns the object instead of a `Status`, in every version.
     pub returns_deleted: bool,
+    /// The feature without which no version is served.
+    pub feature: Option<Feature>,
     pub behavior: KindBehavior,
 }
 
@@ -73,7 +75,6 @@ pub enum Verb {
     Watch,
 }
 
-/// A subresource of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct SubresourceRow {
     /// Last segment of the URL, for example `status`.
@@ -250,6 +251,7 @@ impl Resource {
             hashed_version: None,
             fields: SelectableFields::Metadata,
             returns_deleted: false,
+            feature: None,
             behavior,
         }
     }

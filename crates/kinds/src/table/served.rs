@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::features::Features;
+
 use super::{GROUPS, Resource};
 
 /// Keys that set all versions of a stage, or all versions. They apply in this order, whatever the order on the command line.
@@ -12,8 +14,7 @@ const STAGES: [(&str, Option<VersionStage>); 4] = [
     ("api/alpha", Some(VersionStage::Alpha)),
 ];
 
-/// Versions that Kubernetes 1.37 accepts but never serves, because they are removed or because their feature gates are off. Enabling or
-/// disabling them has no effect.
+/// Versions that Kubernetes 1.37 accepts but never serves, because they are removed. Enabling or disabling them has no effect.
 const NEVER_SERVED: &[(&str, &[&str])] = &[
     ("admission.k8s.io", &["v1", "v1beta1"]),
     ("apiextensions.k8s.io", &["v1beta1"]),
@@ -28,14 +29,10 @@ const NEVER_SERVED: &[(&str, &[&str])] = &[
     ("extensions", &["v1beta1"]),
     ("flowcontrol.apiserver.k8s.io", &["v1beta3", "v1beta2", "v1beta1"]),
     ("imagepolicy.k8s.io", &["v1alpha1"]),
-    // `EvictionRequestAPI` is off.
-    ("lifecycle.k8s.io", &["v1alpha1"]),
     ("networking.k8s.io", &["v1beta1"]),
     ("node.k8s.io", &["v1beta1"]),
     ("policy", &["v1beta1"]),
     ("rbac.authorization.k8s.io", &["v1beta1", "v1alpha1"]),
-    // `GenericWorkload` and `CompositePodGroup` are off.
-    ("scheduling.k8s.io", &["v1beta1", "v1alpha3"]),
     ("storage.k8s.io", &["v1beta1", "v1alpha1"]),
 ];
 
@@ -65,18 +62,18 @@ pub struct Served(BTreeMap<(&'static str, &'static str), BTreeSet<&'static str>>
 impl Default for Served {
     /// Serves the stable versions and no others.
     fn default() -> Self {
-        RuntimeConfig::default().served()
+        RuntimeConfig::default().served(Features::default())
     }
 }
 
 impl Served {
-    /// Applies `--runtime-config`.
+    /// Applies `--runtime-config`, with the default features.
     ///
     /// # Errors
     ///
-    /// Those of [`RuntimeConfig::parse`].
+    /// The versions and resources that [`RuntimeConfig::parse`] leaves served.
     pub fn parse(config: &str) -> Result<Served, String> {
-        Ok(RuntimeConfig::parse(config)?.served())
+        Ok(RuntimeConfig::parse(config)?.served(Features::default()))
     }
 
     /// Returns true if at least one resource of the version is served.
@@ -208,9 +205,11 @@ impl RuntimeConfig {
         None
     }
 
-    pub fn served(&self) -> Served {
+    /// Resources that are served with these features. A resource whose feature is off is not, even if it is enabled.
+    pub fn served(&self, features: Features) -> Served {
         let mut served: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for row in GROUPS.iter().flat_map(|group| group.resources) {
+        let rows = GROUPS.iter().flat_map(|group| group.resources);
+        for row in rows.filter(|row| row.feature.is_none_or(|feature| features.has(feature))) {
             for version in row.versions.iter().map(|version| version.name) {
                 if self.enables(row, version) {
                     served.entry((row.group, version)).or_default().insert(row.plural);

@@ -7,6 +7,7 @@ use ::admission::manifests::{LoadedManifests, ManifestSet};
 use ::admission::policy::{MutatingPolicies, TypeCheckKinds, ValidatingPolicies};
 use ::admission::{AdmissionMetrics, ChainConfig, PluginChain, PluginSelection};
 use api::GroupVersionKind;
+use api::features::Features;
 use runtime::identity;
 use schema::Link;
 
@@ -18,7 +19,7 @@ use crate::admission::namespace_auto_provision::NamespaceAutoProvision;
 use crate::admission::pod_security::PodSecurityCounters;
 use crate::admission::quota::ResourceQuotaPlugin;
 use crate::admission::registered_webhooks::{RegisteredWebhooks, WebhookCalls, WebhookCredentials};
-use crate::admission::webhooks::{TokenMetrics, WebhookTokens};
+use crate::admission::webhooks::{TokenMetrics, WebhookTokenSource};
 use crate::cluster::{ConvertedObjectCache, DecodedObjectCache};
 use crate::config::{AdmissionConfig, ConfigError};
 use crate::loopback::Loopback;
@@ -27,13 +28,15 @@ use crate::metrics::Metrics;
 
 pub struct Admission {
     pub chain: PluginChain,
+    /// The plugin NamespaceLifecycle is enabled.
+    pub(crate) checks_namespaces: bool,
     pub(crate) quotas: Arc<ResourceQuotaPlugin>,
     /// The policies and bindings in force, stored and static.
     pub(crate) policies: Informers,
     /// The webhooks in force, stored and static.
     pub(crate) webhooks: RegisteredWebhooks,
     /// The tokens that authenticate this server to webhooks, if it sends any.
-    pub(crate) webhook_tokens: Option<Arc<WebhookTokens>>,
+    pub(crate) webhook_tokens: Option<Arc<WebhookTokenSource>>,
     /// The state of each directory of static manifests.
     pub(crate) manifests: Arc<DirectoryStatuses>,
     /// The clock and the metrics of admission.
@@ -73,6 +76,7 @@ impl AdmissionConfig {
         self,
         metrics: &Metrics,
         has_issuer: bool,
+        features: Features,
     ) -> Result<(LoadedAdmission, StaticManifests), ConfigError> {
         let registry = metrics.registry();
         let named = |list: &[String], plugin: &str| list.iter().any(|name| name == plugin);
@@ -86,6 +90,7 @@ impl AdmissionConfig {
         let mut configurations = PluginConfigurations::read(self.configuration_file.as_deref())?;
         let settings = ::admission::plugins::PluginSettings {
             suffix: runtime::random::suffix,
+            features,
             pod_security_metrics: Some(Arc::new(pod_security_metrics)),
             pod_security: configurations.pod_security()?,
             ..self.plugins
@@ -125,7 +130,8 @@ impl LoadedAdmission {
         stages.mutating_policies = Some(Arc::clone(&mutating) as _);
         let policies = Informers::start(store, unreadable, validating, mutating);
 
-        let webhook_tokens = self.webhook_tokens.map(|metrics| WebhookTokens::new(metrics, loopback.clone()));
+        let webhook_tokens =
+            self.webhook_tokens.map(|metrics| WebhookTokenSource::new(metrics, loopback.clone()));
         let calls = WebhookCalls {
             credentials: self.webhook_credentials,
             tokens: webhook_tokens.as_ref(),
@@ -140,6 +146,7 @@ impl LoadedAdmission {
         stages.namespace_auto_provision = Some(Arc::new(NamespaceAutoProvision::new(loopback.clone())));
 
         Admission {
+            checks_namespaces: selection.contains("NamespaceLifecycle"),
             chain: PluginChain::build(&selection, &stages).with_metrics(Arc::clone(&meter)),
             quotas,
             policies,

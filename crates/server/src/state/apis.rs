@@ -1,5 +1,6 @@
 //! The APIs that are served: built-in resources, custom resources, and those of aggregated API servers.
 
+use api::features::Features;
 use catalog::Catalog;
 use documents::openapi::OpenApi;
 
@@ -8,7 +9,7 @@ use crate::aggregation::ApiAggregation;
 use crate::config::{ApisConfig, ConfigError};
 use crate::conversion;
 use crate::crd_controller::{self, CrdProgress};
-use crate::handlers::documents::OpenApiBuilders;
+use crate::handlers::documents::{AggregatedDiscovery, OpenApiBuilders};
 use crate::handlers::watch::shared_frames::SharedFrames;
 use crate::metrics::Metrics;
 
@@ -21,6 +22,8 @@ pub struct ServedApis {
     pub(crate) aggregation: ApiAggregation,
     /// The OpenAPI documents; each is built when it is first requested.
     pub openapi: OpenApi,
+    /// The discovery document of all groups.
+    pub(crate) aggregated_discovery: AggregatedDiscovery,
     /// Limits how many OpenAPI documents are built at a time.
     pub(crate) openapi_builders: OpenApiBuilders,
     /// Watch events in a requested version, shared by the watches that need the same conversion.
@@ -29,6 +32,7 @@ pub struct ServedApis {
     pub allow_privileged: bool,
     /// The feature gate `DRAAdminAccess`: without it, new objects lose the field `adminAccess`.
     pub admin_access: bool,
+    pub features: Features,
     /// Objects may have the names that are reserved for static manifests, because this server does not support static manifests.
     pub static_names: bool,
 }
@@ -50,7 +54,9 @@ impl ApisConfig {
         metrics: &Metrics,
         context: &ApisContext,
     ) -> Result<(ServedApis, crd_controller::CrdInformer), ConfigError> {
-        let ApisConfig { served, proxy_client, redirects, allow_privileged, admin_access } = self;
+        let ApisConfig { runtime_config, features, proxy_client, redirects, allow_privileged, admin_access } =
+            self;
+        let served = runtime_config.served(features);
         let Storage { store, unreadable, .. } = storage;
         let catalog = Catalog::new(served.clone());
         let (crds, crd_informer) = crd_controller::load(store, unreadable, &catalog);
@@ -64,13 +70,16 @@ impl ApisConfig {
                 unreadable,
                 proxy_client.as_ref(),
                 redirects,
+                &served,
                 registry,
             )?,
             openapi: OpenApi::new(served, "1.37").with_issuer(context.has_issuer_discovery),
+            aggregated_discovery: AggregatedDiscovery::default(),
             openapi_builders: OpenApiBuilders::default(),
             shared_frames: SharedFrames::new(registry).map_err(ConfigError::other)?,
             allow_privileged,
             admin_access,
+            features,
             static_names: !context.static_manifests,
         };
         Ok((apis, crd_informer))

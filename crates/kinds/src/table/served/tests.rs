@@ -1,3 +1,5 @@
+use api::features::{Feature, Features};
+
 use super::super::find;
 use super::{RuntimeConfig, Served};
 
@@ -61,12 +63,40 @@ fn values_are_booleans_of_go_and_the_last_value_of_a_key_counts() {
 
 #[test]
 fn versions_that_are_never_served_can_be_set_without_effect() {
-    for version in
-        ["apps/v1beta1", "networking.k8s.io/v1beta1", "extensions/v1beta1", "lifecycle.k8s.io/v1alpha1"]
-    {
+    for version in ["apps/v1beta1", "networking.k8s.io/v1beta1", "extensions/v1beta1"] {
         assert_eq!(served(&format!("{version}=true")), Served::default(), "{version}");
     }
     assert_eq!(served("apps/v1/gadgets=true"), Served::default());
+}
+
+#[test]
+fn a_resource_is_served_only_if_its_feature_is_on_and_its_version_is_enabled() {
+    const SCHEDULING: &str = "scheduling.k8s.io";
+    const LIFECYCLE: &str = "lifecycle.k8s.io";
+    let names = |config: &str, features: Features, group: &str, version: &str| -> Vec<&str> {
+        let served = RuntimeConfig::parse(config).unwrap().served(features);
+        let rows = crate::table::group(group).unwrap().resources.iter();
+        rows.filter(|row| served.is_resource_served(row, version)).map(|row| row.plural).collect()
+    };
+    let all = "api/all=true";
+    let workloads = Features::default().with(Feature::GenericWorkload);
+    for (version, on) in [("v1beta1", &["podgroups", "workloads"]), ("v1alpha3", &["podgroups", "workloads"])]
+    {
+        assert!(names(all, Features::default(), SCHEDULING, version).is_empty(), "{version}");
+        assert!(names("", workloads, SCHEDULING, version).is_empty(), "{version}");
+        assert_eq!(names(all, workloads, SCHEDULING, version), on, "{version}");
+    }
+    let composite = workloads.with(Feature::CompositePodGroup);
+    assert_eq!(
+        names(all, composite, SCHEDULING, "v1alpha3"),
+        ["compositepodgroups", "podgroups", "workloads"]
+    );
+    assert_eq!(names(all, composite, SCHEDULING, "v1beta1"), ["podgroups", "workloads"]);
+    assert!(names(all, composite, LIFECYCLE, "v1alpha1").is_empty());
+    let evictions = Features::default().with(Feature::EvictionRequestApi);
+    assert!(names("", evictions, LIFECYCLE, "v1alpha1").is_empty());
+    assert_eq!(names("api/alpha=true", evictions, LIFECYCLE, "v1alpha1"), ["evictionrequests", "evictions"]);
+    assert_eq!(RuntimeConfig::default().served(Features::ALL), Served::default());
 }
 
 #[test]
