@@ -5,6 +5,7 @@ mod page {
     use std::net::IpAddr;
 
     use api::GroupKind;
+    use api::features::Features;
     use kinds::strategy::service::{AddressError, Allocator, Family, PortError, begin_create, begin_update};
     use kinds::{strategy, table, validation};
     use schema::decode;
@@ -14,12 +15,8 @@ mod page {
     struct Ranges;
 
     impl Allocator for Ranges {
-        fn default_family(&self) -> Family {
-            Family::V4
-        }
-
-        fn has(&self, family: Family) -> bool {
-            family == Family::V4
+        fn families(&self) -> &[Family] {
+            &[Family::V4]
         }
 
         fn allocate(&mut self, _: Family, address: IpAddr) -> Result<(), AddressError> {
@@ -59,6 +56,8 @@ mod page {
             .collect()
     }
 
+    /// The time of each request: 2026-01-01T00:00:00Z.
+    const NOW: i64 = 1_767_225_600;
     const UID: &str = "11111111-1111-1111-1111-111111111111";
 
     #[derive(Default)]
@@ -127,13 +126,21 @@ mod page {
             let mut object = object.clone();
             object.set_at(&["apiVersion"], api::GroupVersion::new(row.group, version).to_string());
             object.set_at(&["kind"], row.kind);
-            let outcome = decode::normalise(&mut object, schema);
+            let outcome = decode::normalize(&mut object, schema);
             assert_eq!(outcome.type_error(&[]), None, "line {}", case.line);
             table::behavior(&kind).apply_defaults(&mut object);
             object
         };
+        // The kinds that need a feature are checked with all features, and at a time.
+        let (features, now) = match row.feature {
+            Some(_) => (Features::ALL, NOW),
+            None => (Features::default(), 0),
+        };
+        let strategies = strategy::StrategyContext { features, ..strategy::StrategyContext::default() };
         let context = validation::ValidationContext {
             allow_privileged: true,
+            now,
+            features,
             ..validation::ValidationContext::default()
         };
         let rules = table::behavior(&kind).rules.as_ref().unwrap();
@@ -150,11 +157,7 @@ mod page {
             if is_service {
                 begin_create(&mut object, &mut Ranges).map_err(|status| causes(&status))?;
             }
-            strategy::prepare_create(
-                table::behavior(&kind).strategy.as_ref(),
-                &mut object,
-                &strategy::StrategyContext::default(),
-            );
+            strategy::prepare_create(table::behavior(&kind).strategy.as_ref(), &mut object, &strategies);
             Ok(object)
         };
         let (new, old, errors) = if case.operation == "create" {
@@ -189,7 +192,6 @@ mod page {
             if let Some(generation) = old.at(&["metadata", "generation"]).cloned() {
                 new.set_at(&["metadata", "generation"], generation);
             }
-            let strategies = strategy::StrategyContext::default();
             if is_service
                 && case.operation == "update"
                 && let Err(status) = begin_update(&mut new, &old, &mut Ranges)
@@ -317,6 +319,11 @@ fn changes_are_validated_as_by_kubernetes() {
 #[test]
 fn devices_are_validated_as_by_kubernetes() {
     assert!(page::run(include_str!("rules/devices.txt")) > 200);
+}
+
+#[test]
+fn kinds_of_features_are_validated_as_by_kubernetes() {
+    assert!(page::run(include_str!("rules/features.txt")) >= 63);
 }
 
 #[test]

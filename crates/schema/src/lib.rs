@@ -6,7 +6,7 @@
 //! all walk [`Schema`] nodes: from [`of`] down through [`Object::property`], [`Link::get`] and so on. CRDs compile to the same nodes
 //! (crate `crd`), so custom resources share all of this.
 //!
-//! [`decode::normalise`] converts an object to the form that Go's decoder would produce and reports unknown fields; [`patch`]
+//! [`decode::normalize`] converts an object to the form that Go's decoder would produce and reports unknown fields; [`patch`]
 //! implements the three types of patches; [`apply`] is server-side apply; [`protobuf`] decodes built-in types from protobuf.
 //!
 //! ```
@@ -15,7 +15,7 @@
 //! assert!(replicas.is_some());
 //!
 //! let mut object = value::json::parse(br#"{"spec":{"replicas":3,"replicsa":4}}"#).unwrap();
-//! let outcome = schema::decode::normalise(&mut object, schema);
+//! let outcome = schema::decode::normalize(&mut object, schema);
 //! assert_eq!(outcome.unknown, ["spec.replicsa"]);
 //! ```
 
@@ -50,7 +50,6 @@ pub struct Schema {
 /// The format of values that are an integer or a string.
 pub const INT_OR_STRING: &str = "int-or-string";
 
-/// The type of a value.
 #[derive(Debug, Default)]
 pub enum ValueType {
     /// A struct, which has only known fields.
@@ -105,6 +104,8 @@ pub struct Object {
     pub properties: Box<[Property]>,
     /// Whether server-side apply treats it as one value (`x-kubernetes-map-type: atomic`).
     pub atomic: bool,
+    /// Whether it is declared as granular (`x-kubernetes-map-type: granular`), which is what other structs are anyway.
+    pub granular: bool,
     /// The group and version in which this type is a kind, such as `apps/v1` or `v1`; `*` for kinds that exist in all of them; empty
     /// for other types.
     pub group_version: &'static str,

@@ -22,6 +22,9 @@ fn line(schema: &Schema) -> String {
     if object.atomic {
         words.push("=atomic".to_owned());
     }
+    if object.granular {
+        words.push("=granular".to_owned());
+    }
     words.extend(object.unions.map(|unions| format!("%{unions}")));
     for property in &object.properties {
         let mut word = format!("{}:{}", property.name, shape(&property.schema, package));

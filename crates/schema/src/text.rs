@@ -9,8 +9,8 @@
 //! ```
 //!
 //! For a type that is not a struct, the name is followed by `= SHAPE` and the allowed values (`_` means a space, `""` an empty string).
-//! For a struct, it is followed by `@GROUP/VERSION` if it is a kind, `=atomic`, `%UNIONS`, and its fields as `NAME:SHAPE` with these
-//! marks, in this order:
+//! For a struct, it is followed by `@GROUP/VERSION` if it is a kind, `=atomic` or `=granular`, `%UNIONS`, and its fields as
+//! `NAME:SHAPE` with these marks, in this order:
 //!
 //! | mark | meaning |
 //! |---|---|
@@ -70,6 +70,8 @@ pub(super) fn schema(name: &'static str, rest: &'static str) -> Result<Schema, M
             object.group_version = group_version;
         } else if word == "=atomic" {
             object.atomic = true;
+        } else if word == "=granular" {
+            object.granular = true;
         } else if let Some(unions) = word.strip_prefix('%') {
             object.unions = Some(unions);
         } else {

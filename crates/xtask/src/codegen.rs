@@ -176,7 +176,7 @@ impl SchemaType<'_> {
         }
         match definition.get("x-kubernetes-map-type").and_then(Value::as_str) {
             None => {}
-            Some("atomic") => line.push_str(" =atomic"),
+            Some(kind @ ("atomic" | "granular")) => write!(line, " ={kind}")?,
             Some(other) => bail!("map type `{other}`"),
         }
         if let Some(unions) = definition.get("x-kubernetes-unions") {

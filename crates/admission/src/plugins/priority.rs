@@ -1,8 +1,9 @@
-//! Priority: sets a pod's priority and preemption policy from its PriorityClass, and allows only one global
-//! default class.
+//! Priority: sets the priority of pods and pod groups, and the preemption policy of pods, from their PriorityClass; and allows only one
+//! global default class.
 
 use std::sync::Arc;
 
+use api::features::{Feature, Features};
 use api::{Status, meta};
 use value::Value;
 
@@ -12,7 +13,15 @@ const GROUP: &str = "scheduling.k8s.io";
 const CLASSES: &str = "priorityclasses";
 
 #[derive(Debug)]
-pub struct Priority;
+pub struct Priority {
+    pub features: Features,
+}
+
+/// The resources of groups of pods, with their features and what messages call them.
+const POD_GROUPS: [(&str, Feature, &str); 2] = [
+    ("podgroups", Feature::GenericWorkload, "pod group"),
+    ("compositepodgroups", Feature::CompositePodGroup, "composite pod group"),
+];
 
 impl Plugin for Priority {
     fn mutate(
@@ -22,6 +31,12 @@ impl Plugin for Priority {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
+        for (resource, feature, noun) in POD_GROUPS {
+            if attributes.is_resource(GROUP, resource) {
+                let is_new = attributes.operation == Operation::Create && self.features.has(feature);
+                return if is_new { set_of_group(attributes, object, cluster, noun) } else { Ok(()) };
+            }
+        }
         if !attributes.is_resource("", "pods") {
             return Ok(());
         }
@@ -74,18 +89,8 @@ fn set(
     pod: &mut Value,
     cluster: &dyn ClusterView,
 ) -> Result<(), Status> {
-    let context = pod.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
-    let class = if context.is_empty() {
-        default_class(cluster)
-    } else {
-        let found = cluster.object(GROUP, CLASSES, "", context);
-        if found.is_none() {
-            let why = format!("no PriorityClass with name {context} was found");
-            return Err(attributes.refuse(Some(pod), why));
-        }
-        found
-    };
-    let priority = class.as_ref().and_then(|class| class.int_at(&["value"])).unwrap_or(0);
+    let class = class_of(attributes, pod, cluster)?;
+    let priority = value_of(class.as_deref());
     // Without a class, pods may preempt others. A class without a policy leaves the field unset.
     let policy = match &class {
         None => Some("PreemptLowerPriority"),
@@ -114,6 +119,53 @@ fn set(
     pod.set_at(&["spec", "priority"], priority);
     if let Some(policy) = policy {
         pod.set_at(&["spec", "preemptionPolicy"], policy);
+    }
+    Ok(())
+}
+
+/// The class that an object names, or else the default one, if there is any.
+fn class_of(
+    attributes: &AdmissionAttributes<'_>,
+    object: &Value,
+    cluster: &dyn ClusterView,
+) -> Result<Option<Arc<Value>>, Status> {
+    let name = object.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
+    if name.is_empty() {
+        return Ok(default_class(cluster));
+    }
+    match cluster.object(GROUP, CLASSES, "", name) {
+        Some(class) => Ok(Some(class)),
+        None => {
+            let why = format!("no PriorityClass with name {name} was found");
+            Err(attributes.refuse(Some(object), why))
+        }
+    }
+}
+
+fn value_of(class: Option<&Value>) -> i64 {
+    class.and_then(|class| class.int_at(&["value"])).unwrap_or(0)
+}
+
+/// Sets the priority of a new group of pods, which `noun` names in the message.
+fn set_of_group(
+    attributes: &AdmissionAttributes<'_>,
+    group: &mut Value,
+    cluster: &dyn ClusterView,
+    noun: &str,
+) -> Result<(), Status> {
+    let class = class_of(attributes, group, cluster)?;
+    let priority = value_of(class.as_deref());
+    if let Some(given) = group.int_at(&["spec", "priority"])
+        && given != priority
+    {
+        let why = format!(
+            "priority set in the {noun} ({given}) must match the priority computed ({priority}) based on the priority class set in the spec"
+        );
+        return Err(attributes.refuse(Some(group), why));
+    }
+    group.set_at(&["spec", "priority"], priority);
+    if let Some(class) = &class {
+        group.set_at(&["spec", "priorityClassName"], meta::name(class));
     }
     Ok(())
 }

@@ -9,7 +9,6 @@ use schema::{
     Link, ListType, MapType, Object, Patch, Property, Schema, StringEncoding, ValueType, openapi_name,
 };
 
-/// The OpenAPI version to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpenApiVersion {
     /// Swagger 2.0: no `oneOf`, no defaults, `$ref` with siblings.
@@ -129,6 +128,8 @@ fn object_definition(
     }
     if object.atomic {
         map.insert("x-kubernetes-map-type", "atomic");
+    } else if object.granular {
+        map.insert("x-kubernetes-map-type", "granular");
     }
     if let Some(unions) = object.unions.and_then(|text| json::parse(text.as_bytes()).ok()) {
         map.insert("x-kubernetes-unions", unions);

@@ -1,11 +1,11 @@
 //! Defaults of RBAC, flow control, scheduling, storage, resource claims, token requests and pod certificate requests.
 
+use api::groups::RBAC;
 use value::{Map, Value};
 
 use super::core::volume_spec;
 use super::fields::Fill;
 
-const RBAC: &str = "rbac.authorization.k8s.io";
 const HOUR: i64 = 3600;
 
 /// Defaults of ClusterRoleBinding and RoleBinding.
@@ -46,6 +46,12 @@ pub fn priority_class(object: &mut Value) {
     if let Some(object) = object.as_map_mut() {
         object.fill("preemptionPolicy", "PreemptLowerPriority");
     }
+}
+
+/// Defaults of PodGroup and CompositePodGroup.
+pub fn pod_group(object: &mut Value) {
+    let Some(spec) = object.as_map_mut().map(|object| object.child_or_insert("spec")) else { return };
+    spec.fill("disruptionMode", Value::map([("single", Value::Map(Map::new()))]));
 }
 
 pub fn resource_pool_status_request(object: &mut Value) {

@@ -18,6 +18,7 @@ pub(crate) mod core;
 pub(crate) mod discovery;
 pub(crate) mod events;
 pub(crate) mod flowcontrol;
+pub(crate) mod lifecycle;
 pub(crate) mod networking;
 pub(crate) mod node;
 pub(crate) mod pod;
@@ -140,6 +141,11 @@ impl TableDef {
     /// All columns, including those for `-o wide`; clients choose.
     pub fn columns(&self) -> &'static [Column] {
         self.columns
+    }
+
+    /// True if each row depends only on its object.
+    pub fn has_independent_rows(&self) -> bool {
+        self.whole == TableFinish::Nothing
     }
 
     /// Returns the cells of one object. `now` is in seconds since 1970 and determines ages.
