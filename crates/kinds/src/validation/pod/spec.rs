@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use api::features::Features;
 use api::validation::fields::{At, Read, Report};
 use api::validation::meta;
 use api::{FieldErrors, names};
@@ -10,6 +11,8 @@ use value::Value;
 use super::options::PodValidationOptions;
 use super::{claims, containers, env, operating_system, resources, scheduling, security, volumes, windows};
 use crate::pod_containers::visit_containers;
+use crate::validation::declared::DeclaredContext;
+use crate::validation::lifecycle::EVICTION_RESPONDERS;
 use crate::validation::required_value;
 
 const MAX_NAME_SERVERS: usize = 3;
@@ -83,6 +86,7 @@ pub(in crate::validation) fn spec(
     resources::overhead(spec, at, options, errors);
     operating_system::operating_system(spec, at, errors);
     scheduling_group(spec, at, errors);
+    eviction_responders(spec, at, errors);
     env::file_key_volumes(spec, at, errors);
 }
 
@@ -242,4 +246,17 @@ fn scheduling_group(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         None => errors.invalid(&at, Value::Null, "must specify one of: `podGroupName`"),
         Some(name) => errors.invalid_each(&at, name, names::name_is_dns_subdomain(name, false)),
     }
+}
+
+/// Responders that are asked before the pod is evicted. Only pods outside of groups have them.
+fn eviction_responders(spec: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    if spec.items("evictionResponders").is_empty() {
+        return;
+    }
+    if spec.part("schedulingGroup").is_some() {
+        errors.forbidden(&at.field("schedulingGroup"), "may not be set when evictionResponders is set");
+    }
+    // The responders of a pod are fixed, so that there is nothing to compare with.
+    let context = DeclaredContext { is_update: false, features: Features::default() };
+    context.check(&EVICTION_RESPONDERS, Some(spec), None, at, errors);
 }
