@@ -77,7 +77,7 @@ impl Returns {
 pub enum CompileError {
     /// The expression is wrong; holds the compiler's message.
     Invalid(String),
-    /// Not caused by the author of the expression.
+    /// The compiler failed for a reason that the author of the expression did not cause.
     Internal(String),
 }
 
@@ -92,7 +92,6 @@ impl CompileError {
 #[derive(Clone, Debug)]
 pub struct Compiled {
     pub program: Program,
-    /// Type of the result.
     pub output: Type,
     /// Estimated cost of one evaluation.
     pub estimate: EstimateRange,
@@ -171,7 +170,6 @@ impl Compiler {
     }
 }
 
-/// Key of an environment in [`ENVIRONMENTS`].
 #[derive(Clone, Copy)]
 struct EnvironmentKey {
     optional: OptionalVariables,
@@ -242,7 +240,6 @@ fn environment(shape: EnvironmentKey) -> &'static Env {
 
 const VARIABLES: &str = "kubernetes.variables";
 
-/// Type of `variables`, with one field per variable.
 #[derive(Debug, Default)]
 struct VariableTypes {
     fields: RwLock<HashMap<Str, Type>>,

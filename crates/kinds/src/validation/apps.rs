@@ -5,7 +5,7 @@ use api::validation::meta;
 use api::{FieldErrors, names};
 use value::Value;
 
-use super::label_match::selects;
+use super::label_match::{NotASelector, selects};
 use super::pod::options::PodValidationOptions;
 use super::template::template;
 use super::{ValidationContext, ValidationRules, internal_json, label_match, no_rules};
@@ -36,7 +36,7 @@ pub(crate) const REPLICATION_CONTROLLER: ValidationRules = ValidationRules {
 const SPEC: At<'static> = At::new("spec");
 const STATUS: At<'static> = At::new("status");
 pub(super) const TEMPLATE: At<'static> = At::new("spec.template");
-pub(super) const NO_MATCH: &str = "`selector` does not match template `labels`";
+const NO_MATCH: &str = "`selector` does not match template `labels`";
 
 /// Rules for the spec of a workload: its own fields and its pod template.
 type WorkloadSpecRule = fn(Option<&Value>, &PodValidationOptions, &mut FieldErrors);
@@ -173,24 +173,28 @@ pub(super) fn selector_stays(new: Option<&Value>, old: Option<&Value>, errors: &
     }
 }
 
-pub(super) fn template_labels(spec: Option<&Value>) -> Option<&Value> {
+fn template_labels(spec: Option<&Value>) -> Option<&Value> {
     spec.part("template").part("metadata").part("labels")
+}
+
+/// Reports labels of the template that the selector does not select. Fails without a report if the selector is invalid.
+pub(super) fn template_is_selected(
+    spec: Option<&Value>,
+    errors: &mut FieldErrors,
+) -> Result<(), NotASelector> {
+    let labels = template_labels(spec);
+    if !selects(spec.part("selector"), labels)? {
+        errors.invalid(&TEMPLATE.field("metadata.labels"), labels.cloned().unwrap_or_default(), NO_MATCH);
+    }
+    Ok(())
 }
 
 /// Validates the template of a Deployment or ReplicaSet. Skips it if the selector is invalid.
 fn replicated_template(spec: Option<&Value>, options: &PodValidationOptions, errors: &mut FieldErrors) {
-    let labels = template_labels(spec);
-    let selector = spec.part("selector");
-    match selects(selector, labels) {
-        Err(_) => {
-            let json = meta::label_selector_json(selector);
-            errors.invalid_json(&SPEC.field("selector"), &json, "invalid label selector");
-            return;
-        }
-        Ok(false) => {
-            errors.invalid(&TEMPLATE.field("metadata.labels"), labels.cloned().unwrap_or_default(), NO_MATCH);
-        }
-        Ok(true) => {}
+    if template_is_selected(spec, errors).is_err() {
+        let json = meta::label_selector_json(spec.part("selector"));
+        errors.invalid_json(&SPEC.field("selector"), &json, "invalid label selector");
+        return;
     }
     template(spec.part("template"), options, &TEMPLATE, errors);
     always_restarted(spec, "ReplicaSet", errors);

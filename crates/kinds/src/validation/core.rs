@@ -7,7 +7,7 @@ use api::{FieldErrors, meta as object_meta};
 use value::Value;
 use value::go::base64::STD;
 
-use super::ports::{port_number, protocol};
+use super::ports::{app_protocol, port_number, protocol};
 use super::{ValidationContext, ValidationRules, no_rules};
 
 /// Maximum size of the data of a ConfigMap or Secret, in bytes.
@@ -72,7 +72,7 @@ pub fn namespace_finalize(new: &Value, old: &Value, _: &ValidationContext) -> Fi
 
 fn finalizer_name(name: &str, at: &At<'_>, errors: &mut FieldErrors) {
     errors.invalid_each(at, name, names::is_qualified_name(name));
-    if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+    if !name.contains('/') && !api::finalizers::STANDARD.contains(&name) {
         errors.invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified");
     }
 }
@@ -300,7 +300,5 @@ fn endpoint_port(port: &Value, require_name: bool, at: &At<'_>, errors: &mut Fie
     }
     port_number(port.number("port"), &at.field("port"), errors);
     protocol(port.text("protocol"), &at.field("protocol"), errors);
-    if let Some(app) = port.text_if_set("appProtocol") {
-        errors.invalid_each(&at.field("appProtocol"), app, names::is_qualified_name(app));
-    }
+    app_protocol(port, at, errors);
 }

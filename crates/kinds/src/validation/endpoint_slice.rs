@@ -12,7 +12,7 @@ use api::validation::repeated::Repeated;
 use value::Value;
 
 use super::core::endpoint_ip;
-use super::ports::PROTOCOLS;
+use super::ports::{PROTOCOLS, app_protocol};
 use super::{ValidationContext, ValidationRules, no_rules};
 
 pub(crate) const ENDPOINT_SLICE: ValidationRules =
@@ -75,9 +75,7 @@ fn ports(ports: &[Value], errors: &mut FieldErrors) {
             }
             Some(_) => {}
         }
-        if let Some(app) = port.text_if_set("appProtocol") {
-            errors.invalid_each(&at.field("appProtocol"), app, names::is_qualified_name(app));
-        }
+        app_protocol(port, &at, errors);
     }
 }
 

@@ -12,7 +12,9 @@ use super::pod::scheduling::node_selector;
 use super::pod::volume_paths::no_backsteps;
 use super::pod::volume_sources::{csi_driver_name, has_iscsi_prefix, is_iscsi_name};
 use super::pod::volumes::shared_source;
-use super::{TextRule, ValidationContext, ValidationRules, internal_json, required_name, unified_diff};
+use super::{
+    TextRule, ValidationContext, ValidationRules, internal_json, required_name, required_texts, unified_diff,
+};
 
 pub(crate) const PERSISTENT_VOLUME: ValidationRules =
     ValidationRules { create: volume, update: volume_update, update_status: volume_status_update };
@@ -47,7 +49,6 @@ const SOURCES: &[(&str, &str, VolumeSourceRules)] = &[
     ("csi", "csi", VolumeSourceRules::Own(csi)),
 ];
 
-/// Rules of a volume source.
 #[derive(Clone, Copy)]
 enum VolumeSourceRules {
     /// Uses the rules of the pod volume source.
@@ -257,22 +258,14 @@ fn class_rules(spec: Option<&Value>, is_inline: bool, at: &At<'_>, errors: &mut 
     }
 }
 
-fn require(source: &Value, fields: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
-    for field in fields {
-        if source.text(field).is_empty() {
-            errors.required(&at.field(field), "");
-        }
-    }
-}
-
 fn secret_reference(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     if let Some(secret) = source.part("secretRef") {
-        require(secret, &["name", "namespace"], &at.field("secretRef"), errors);
+        required_texts(secret, &["name", "namespace"], &at.field("secretRef"), errors);
     }
 }
 
 fn glusterfs(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["endpoints", "path"], at, errors);
+    required_texts(source, &["endpoints", "path"], at, errors);
     if let Some(namespace) = source.text_if_set("endpointsNamespace") {
         let at = at.field("endpointsNamespace");
         if namespace.is_empty() {
@@ -292,7 +285,7 @@ fn monitors(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 
 fn rbd(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     monitors(source, at, errors);
-    require(source, &["image"], at, errors);
+    required_texts(source, &["image"], at, errors);
 }
 
 fn ceph_fs(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
@@ -301,7 +294,7 @@ fn ceph_fs(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 
 fn iscsi(source: &Value, volume: &str, at: &At<'_>, errors: &mut FieldErrors) {
     let portal = source.text("targetPortal");
-    require(source, &["targetPortal"], at, errors);
+    required_texts(source, &["targetPortal"], at, errors);
     let initiator = source.text_if_set("initiatorName");
     if initiator.is_some() && volume.len() + 1 + portal.len() > 64 {
         let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
@@ -333,12 +326,12 @@ fn iscsi(source: &Value, volume: &str, at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 fn cinder(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["volumeID"], at, errors);
+    required_texts(source, &["volumeID"], at, errors);
     secret_reference(source, at, errors);
 }
 
 fn azure_file(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["secretName", "shareName"], at, errors);
+    required_texts(source, &["secretName", "shareName"], at, errors);
     if source.text_if_set("secretNamespace") == Some("") {
         errors.required(&at.field("secretNamespace"), "");
     }
@@ -364,7 +357,7 @@ fn storage_os(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 
 fn csi(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     csi_driver_name(source.text("driver"), &at.field("driver"), errors);
-    require(source, &["volumeHandle"], at, errors);
+    required_texts(source, &["volumeHandle"], at, errors);
     for field in [
         "controllerPublishSecretRef",
         "controllerExpandSecretRef",

@@ -1,6 +1,6 @@
 //! Rules for port numbers, port names and protocols, which containers, services, endpoints and network policies share.
 
-use api::validation::fields::{At, Report};
+use api::validation::fields::{At, Read as _, Report};
 use api::{FieldErrors, names};
 use value::Value;
 
@@ -26,5 +26,12 @@ pub(super) fn protocol(protocol: &str, at: &At<'_>, errors: &mut FieldErrors) {
         errors.required(at, "");
     } else if !PROTOCOLS.contains(&protocol) {
         errors.not_supported(at, protocol, &PROTOCOLS);
+    }
+}
+
+/// Validates the optional `appProtocol` of a port.
+pub(super) fn app_protocol(port: &Value, at: &At<'_>, errors: &mut FieldErrors) {
+    if let Some(app) = port.text_if_set("appProtocol") {
+        errors.invalid_each(&at.field("appProtocol"), app, names::is_qualified_name(app));
     }
 }

@@ -66,6 +66,8 @@ pub(super) const MAX_ID: usize = 32;
 pub(super) const MAX_PARAMETERS: usize = 10 << 10;
 /// Maximum length of a pool name.
 pub(super) const MAX_POOL_NAME: usize = 253;
+/// Maximum number of binding conditions of a device, and of its binding failure conditions.
+pub(super) const MAX_BINDING_CONDITIONS: usize = 4;
 const MAX_EXPRESSION: usize = 10 << 10;
 
 fn device_class(class: &Value, old: Option<&Value>) -> FieldErrors {
@@ -224,13 +226,12 @@ fn taint_rule(rule: &Value, errors: &mut FieldErrors) {
 /// Validates the binding conditions and binding failure conditions of a device: both lists or neither must be set.
 /// Their maximum length is subject to declarative validation.
 pub(super) fn binding_conditions(device: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    const MOST: usize = 4;
     let (wanted, failed) = ("bindingConditions", "bindingFailureConditions");
     let conditions: Vec<&str> = device.texts(wanted).collect();
     let failures: Vec<&str> = device.texts(failed).collect();
     let wanted_conditions: HashSet<&str> = conditions.iter().copied().collect();
     for (field, list) in [(wanted, &conditions), (failed, &failures)] {
-        if list.len() <= MOST {
+        if list.len() <= MAX_BINDING_CONDITIONS {
             let here = at.field(field);
             for (i, condition) in list.iter().enumerate() {
                 meta::label_name(condition, &here.index(i), errors);

@@ -69,8 +69,8 @@ fn declared_of(template: &Value, context: &ValidationContext, errors: &mut Field
     declared::devices(devices, &At::new("spec.spec.devices"), context, errors);
 }
 
-const MAX_SUBREQUESTS: usize = 8;
-const MAX_RESERVED_FOR: usize = 256;
+pub(super) const MAX_SUBREQUESTS: usize = 8;
+pub(super) const MAX_RESERVED_FOR: usize = 256;
 
 /// Names by which parts of a claim refer to its requests.
 fn request_names(devices: Option<&Value>) -> HashSet<String> {
@@ -86,7 +86,7 @@ fn request_names(devices: Option<&Value>) -> HashSet<String> {
 }
 
 /// Items of a list, or none if there are more than `most`, which is reported elsewhere.
-fn few<'a>(holder: Option<&'a Value>, field: &str, most: usize) -> &'a [Value] {
+fn items_up_to<'a>(holder: Option<&'a Value>, field: &str, most: usize) -> &'a [Value] {
     let items = holder.items(field);
     if items.len() > most { &[] } else { items }
 }
@@ -101,11 +101,11 @@ fn written_spec(spec: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
     let at = at.field("devices");
     let known = request_names(devices);
     let list = at.field("requests");
-    for (i, request) in few(devices, "requests", MAX_PARTS).iter().enumerate() {
+    for (i, request) in items_up_to(devices, "requests", MAX_PARTS).iter().enumerate() {
         request_rules(request, &list.index(i), errors);
     }
     let list = at.field("constraints");
-    for (i, constraint) in few(devices, "constraints", MAX_PARTS).iter().enumerate() {
+    for (i, constraint) in items_up_to(devices, "constraints", MAX_PARTS).iter().enumerate() {
         let here = list.index(i);
         request_references(constraint, &known, &here, errors);
         if ["matchAttribute", "distinctAttribute"].iter().all(|field| constraint.part(field).is_none()) {
@@ -114,7 +114,7 @@ fn written_spec(spec: Option<&Value>, at: &At<'_>, errors: &mut FieldErrors) {
         }
     }
     let list = at.field("config");
-    for (i, config) in few(devices, "config", MAX_PARTS).iter().enumerate() {
+    for (i, config) in items_up_to(devices, "config", MAX_PARTS).iter().enumerate() {
         let here = list.index(i);
         request_references(config, &known, &here, errors);
         configuration(config, false, &here, errors);
@@ -141,7 +141,9 @@ fn request_rules(request: &Value, at: &At<'_>, errors: &mut FieldErrors) {
         }
         (None, false) => {
             let list = at.field("firstAvailable");
-            for (i, choice) in few(Some(request), "firstAvailable", MAX_SUBREQUESTS).iter().enumerate() {
+            for (i, choice) in
+                items_up_to(Some(request), "firstAvailable", MAX_SUBREQUESTS).iter().enumerate()
+            {
                 let here = list.index(i);
                 request_name(choice.text("name"), &here.field("name"), errors);
                 device_request(choice, &here, errors);
@@ -170,7 +172,7 @@ fn device_request(request: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 
 fn request_references(holder: &Value, known: &HashSet<String>, at: &At<'_>, errors: &mut FieldErrors) {
     let list = at.field("requests");
-    for (i, reference) in few(Some(holder), "requests", MAX_PARTS).iter().enumerate() {
+    for (i, reference) in items_up_to(Some(holder), "requests", MAX_PARTS).iter().enumerate() {
         request_reference(reference.as_str().unwrap_or_default(), known, &list.index(i), errors);
     }
 }
@@ -194,7 +196,7 @@ fn claim_status(new: &Value, old: &Value, _: &ValidationContext) -> FieldErrors 
     let (status, former) = (new.part("status"), old.part("status"));
     let at = At::new("status.reservedFor");
     let users = status.items("reservedFor");
-    for (i, user) in few(status, "reservedFor", MAX_RESERVED_FOR).iter().enumerate() {
+    for (i, user) in items_up_to(status, "reservedFor", MAX_RESERVED_FOR).iter().enumerate() {
         let here = at.index(i);
         for field in ["resource", "name", "uid"] {
             if user.text(field).is_empty() {
@@ -250,7 +252,7 @@ fn device_statuses(status: Option<&Value>, errors: &mut FieldErrors) {
             raw(Some(data), MAX_PARAMETERS, &at.field("data"), errors);
         }
         let ips = at.field("networkData.ips");
-        for (i, ip) in few(device.part("networkData"), "ips", declared::MAX_IPS).iter().enumerate() {
+        for (i, ip) in items_up_to(device.part("networkData"), "ips", declared::MAX_IPS).iter().enumerate() {
             let ip = ip.as_str().unwrap_or_default();
             errors.invalid_each(&ips.index(i), ip, names::is_valid_interface_address(ip));
         }
@@ -261,7 +263,7 @@ fn allocation_rules(allocation: &Value, known: &HashSet<String>, at: &At<'_>, er
     let devices = allocation.part("devices");
     let devices_at = at.field("devices");
     let list = devices_at.field("results");
-    for (i, result) in few(devices, "results", MAX_PARTS).iter().enumerate() {
+    for (i, result) in items_up_to(devices, "results", MAX_PARTS).iter().enumerate() {
         let here = list.index(i);
         request_reference(result.text("request"), known, &here.field("request"), errors);
         let device = result.text("device");
@@ -270,7 +272,7 @@ fn allocation_rules(allocation: &Value, known: &HashSet<String>, at: &At<'_>, er
         tolerations(result.items("tolerations"), &here.field("tolerations"), errors);
     }
     let list = devices_at.field("config");
-    for (i, config) in few(devices, "config", 2 * MAX_PARTS).iter().enumerate() {
+    for (i, config) in items_up_to(devices, "config", 2 * MAX_PARTS).iter().enumerate() {
         let here = list.index(i);
         request_references(config, known, &here, errors);
         configuration(config, false, &here, errors);

@@ -11,18 +11,16 @@ use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
 use api::validation::repeated::{Repeated, first_by};
 use value::{Value, write};
 
-use super::resource::{MAX_PARTS, identifier};
+use super::resource::{MAX_BINDING_CONDITIONS, MAX_PARTS, identifier};
+use super::resource_claim::{MAX_RESERVED_FOR, MAX_SUBREQUESTS};
 use super::resource_pool_status::{long_name_in_any_case, pool};
+use super::resource_slice::{MAX_CONSUMED_SETS, MAX_COUNTER_SETS};
 use super::{ValidationContext, internal_json};
 
 const SPEC: At<'static> = At::new("spec");
-const MAX_SUBREQUESTS: usize = 8;
-const MAX_RESERVED_FOR: usize = 256;
-const MAX_BINDING_CONDITIONS: usize = 4;
-const MAX_COUNTER_SETS: usize = 8;
-const MAX_CONSUMED_SETS: usize = 2;
 const MAX_DRIVER: usize = 63;
-const MAX_DOMAIN: usize = 63;
+/// Maximum length of the domain of an attribute or capacity.
+pub(super) const MAX_DOMAIN: usize = 63;
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 /// Adapts messages to the wording of declarative validation, which counts bytes.
@@ -219,7 +217,7 @@ pub(super) fn devices(
         }
     }
     if flat {
-        for error in &mut found {
+        for error in found.iter_mut() {
             error.field = error.field.replace("].exactly.", "].");
         }
     }
@@ -390,7 +388,7 @@ pub(super) fn slice(
             device(each, &list.index(i), &mut found);
         }
         if context.version == FLAT {
-            for error in &mut found {
+            for error in found.iter_mut() {
                 error.field = error.field.replacen("].", "].basic.", 1);
             }
         }

@@ -35,15 +35,15 @@ pub(crate) const SLICE: ValidationRules = ValidationRules {
 const SPEC: At<'static> = At::new("spec");
 const MAX_DEVICES: usize = 128;
 const MAX_ADVANCED_DEVICES: usize = 64;
-const MAX_COUNTER_SETS: usize = 8;
+pub(super) const MAX_COUNTER_SETS: usize = 8;
 const MAX_COUNTERS: usize = 32;
-const MAX_CONSUMED_SETS: usize = 2;
+pub(super) const MAX_CONSUMED_SETS: usize = 2;
 const MAX_ATTRIBUTES: usize = 32;
 const MAX_ATTRIBUTE_VALUES: usize = 48;
 const MAX_TAINTS: usize = 16;
 const MAX_ATTRIBUTE_LENGTH: usize = 64;
 /// Maximum length of a key in an error path.
-const MAX_KEY_SHOWN: usize = 63 + 1 + MAX_ID;
+const MAX_KEY_SHOWN: usize = declared::MAX_DOMAIN + 1 + MAX_ID;
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
 fn spec_rules(spec: Option<&Value>, old: Option<&Value>, errors: &mut FieldErrors) {

@@ -8,7 +8,7 @@ use api::validation::fields::{At, Read, Report};
 use api::validation::meta;
 use value::Value;
 
-use super::{ValidationRules, internal_json, no_rules};
+use super::{ValidationRules, internal_json, no_rules, token_seconds};
 
 pub(crate) const SUBJECT_ACCESS_REVIEW: ValidationRules =
     ValidationRules { create: |review, _| subject_review(review), update: no_rules, update_status: no_rules };
@@ -135,19 +135,10 @@ fn empty_metadata(review: &Value, besides: &[&str], words: &str, errors: &mut Fi
     }
 }
 
-const MIN_TOKEN_SECONDS: i64 = 600;
-
 fn token_request(request: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = request.part("spec");
-    let seconds = spec.number("expirationSeconds");
-    let at = SPEC.field("expirationSeconds");
-    if seconds < MIN_TOKEN_SECONDS {
-        errors.invalid(&at, seconds, "may not specify a duration less than 10 minutes");
-    }
-    if seconds > 1 << 32 {
-        errors.invalid(&at, seconds, "may not specify a duration larger than 2^32 seconds");
-    }
+    token_seconds(spec.number("expirationSeconds"), &SPEC.field("expirationSeconds"), &mut errors);
     let is_webhook = spec.part("boundObjectRef").and_then(WebhookConfigurationKind::of_reference).is_some();
     let given = |dialect: AttestationDialect| spec.map_of(dialect.field()).filter(|map| !map.is_empty());
     if !is_webhook {
@@ -156,12 +147,12 @@ fn token_request(request: &Value) -> FieldErrors {
             return errors;
         };
         let field = dialect.field();
-        return vec![api::FieldError {
+        return FieldErrors::from([api::FieldError {
             kind: FieldErrorKind::Invalid,
             field: SPEC.field(field).to_string(),
             bad_value: spec.part(field).cloned(),
             detail: format!("{field} may only be specified with a webhook bound object reference"),
-        }];
+        }]);
     }
     let audiences = spec.items("audiences");
     if audiences.len() != 1 {

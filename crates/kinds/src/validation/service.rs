@@ -14,7 +14,7 @@ pub(crate) use self::cluster_ips::cluster_ip_errors;
 use self::cluster_ips::{CLUSTER_IPS, IP_FAMILIES, IP_FAMILY_POLICY, cluster_ips_stay, families_stay};
 use super::addresses::{legacy_cidr, legacy_ip, load_balancer_status};
 use super::core::endpoint_ip;
-use super::ports::{port_name_or_number, port_number, protocol};
+use super::ports::{app_protocol, port_name_or_number, port_number, protocol};
 use super::{ValidationContext, ValidationRules, internal_json, optional_value};
 
 pub(crate) const SERVICE: ValidationRules = ValidationRules { create, update, update_status };
@@ -167,9 +167,7 @@ fn port_rules(ports: &[Value], errors: &mut FieldErrors) {
         port_number(port.number("port"), &at.field("port"), errors);
         protocol(port.text("protocol"), &at.field("protocol"), errors);
         port_name_or_number(port.part("targetPort"), &at.field("targetPort"), errors);
-        if let Some(app) = port.text_if_set("appProtocol") {
-            errors.invalid_each(&at.field("appProtocol"), app, names::is_qualified_name(app));
-        }
+        app_protocol(port, &at, errors);
     }
 }
 

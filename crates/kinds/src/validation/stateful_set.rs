@@ -9,10 +9,9 @@ use api::{FieldErrors, names};
 use value::{Map, Value};
 
 use super::apps::{
-    NO_MATCH, TEMPLATE, always_restarted, at_most_all, at_most_replicas, available_at_most_ready,
-    collisions_grow, count, not_negative, positive_count, required_selector, selector_stays, template_labels,
+    TEMPLATE, always_restarted, at_most_all, at_most_replicas, available_at_most_ready, collisions_grow,
+    count, not_negative, positive_count, required_selector, selector_stays, template_is_selected,
 };
-use super::label_match::selects;
 use super::pod::options::PodValidationOptions;
 use super::pod::{annotations, claims};
 use super::template::template;
@@ -158,19 +157,11 @@ fn stateful_set_template(
     tolerated: Tolerated,
     errors: &mut FieldErrors,
 ) {
-    let labels = template_labels(spec);
-    let selector = spec.part("selector");
-    match selects(selector, labels) {
-        Err(_) => {
-            let json = meta::label_selector_json(selector);
-            // kube-apiserver gives no reason here.
-            errors.report(api::field::FieldErrorKind::Invalid, &SPEC.field("selector"), None, json);
-            return;
-        }
-        Ok(false) => {
-            errors.invalid(&TEMPLATE.field("metadata.labels"), labels.cloned().unwrap_or_default(), NO_MATCH);
-        }
-        Ok(true) => {}
+    if template_is_selected(spec, errors).is_err() {
+        let json = meta::label_selector_json(spec.part("selector"));
+        // kube-apiserver gives no reason here.
+        errors.report(api::field::FieldErrorKind::Invalid, &SPEC.field("selector"), None, json);
+        return;
     }
     let pod_template = template_of_pods(spec);
     if !tolerated.template {

@@ -227,7 +227,6 @@ fn resize_policy(container: &Value, pod_restart_policy: &str, at: &At<'_>, error
     }
 }
 
-/// Validates `restartPolicy` and `restartPolicyRules` of a container or init container.
 fn restart_policy(container: &Value, is_init: bool, at: &At<'_>, errors: &mut FieldErrors) {
     const POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
     const ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];

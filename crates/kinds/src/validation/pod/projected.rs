@@ -11,10 +11,8 @@ use super::user_ids::optional_id;
 use super::volume_paths::local_path;
 use super::volume_sources;
 use super::volumes::Volume;
-use crate::validation::internal_json;
+use crate::validation::{internal_json, token_seconds};
 
-const MIN_TOKEN_SECONDS: i64 = 600;
-const MAX_TOKEN_SECONDS: i64 = 1 << 32;
 const MIN_CERTIFICATE_SECONDS: i64 = 3600;
 const MAX_CERTIFICATE_SECONDS: i64 = 91 * 24 * 3600;
 const MAX_KUBERNETES_CERTIFICATE_SECONDS: i64 = 24 * 3600;
@@ -111,14 +109,7 @@ fn service_account_token(
     let expiration = at.field("expirationSeconds");
     match token.number_if_set("expirationSeconds") {
         None => errors.required(&expiration, ""),
-        Some(seconds) => {
-            if seconds < MIN_TOKEN_SECONDS {
-                errors.invalid(&expiration, seconds, "may not specify a duration less than 10 minutes");
-            }
-            if seconds > MAX_TOKEN_SECONDS {
-                errors.invalid(&expiration, seconds, "may not specify a duration larger than 2^32 seconds");
-            }
-        }
+        Some(seconds) => token_seconds(seconds, &expiration, errors),
     }
     let path = token.text("path");
     if path.is_empty() {

@@ -12,7 +12,6 @@ use super::options::PodValidationOptions;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-const NO_OPERATOR: &str = "not a valid selector operator";
 
 pub(in crate::validation) fn affinity(
     spec: &Value,
@@ -85,27 +84,15 @@ fn node_selector_term(term: Option<&Value>, lenient: bool, at: &At<'_>, errors: 
 }
 
 fn node_requirement(requirement: &Value, lenient: bool, at: &At<'_>, errors: &mut FieldErrors) {
-    let values = requirement.items("values");
     let values_at = at.field("values");
     match requirement.text("operator") {
-        "In" | "NotIn" => {
-            if values.is_empty() {
-                errors.required(&values_at, "must be specified when `operator` is 'In' or 'NotIn'");
-            }
-        }
-        "Exists" | "DoesNotExist" => {
-            if !values.is_empty() {
-                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.forbidden(&values_at, detail);
-            }
-        }
         "Gt" | "Lt" => {
-            if values.len() != 1 {
+            if requirement.items("values").len() != 1 {
                 let detail = "must be specified single value when `operator` is 'Lt' or 'Gt'";
                 errors.required(&values_at, detail);
             }
         }
-        other => errors.invalid(&at.field("operator"), other, NO_OPERATOR),
+        _ => meta::selector_operator(requirement, at, errors),
     }
     meta::label_name(requirement.text("key"), &at.field("key"), errors);
     if !lenient {
@@ -125,7 +112,7 @@ fn node_field_requirement(requirement: &Value, at: &At<'_>, errors: &mut FieldEr
                 errors.required(&values_at, detail);
             }
         }
-        other => errors.invalid(&at.field("operator"), other, NO_OPERATOR),
+        other => errors.invalid(&at.field("operator"), other, meta::UNKNOWN_OPERATOR),
     }
     let key = requirement.text("key");
     if key != "metadata.name" {

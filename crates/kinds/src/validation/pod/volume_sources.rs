@@ -8,18 +8,10 @@ use super::user_ids::optional_id;
 use super::volume_paths::{descending_path, local_path, no_backsteps};
 use super::volumes::Volume;
 use super::{claims, containers, env};
-use crate::validation::optional_value;
+use crate::validation::{optional_value, required_texts};
 
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const MAX_FILE_MODE: i64 = 0o777;
-
-fn require(source: &Value, fields: &[&str], at: &At<'_>, errors: &mut FieldErrors) {
-    for field in fields {
-        if source.text(field).is_empty() {
-            errors.required(&at.field(field), "");
-        }
-    }
-}
 
 fn secret_ref(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     if source.part("secretRef").is_some_and(|secret| secret.text("name").is_empty()) {
@@ -40,17 +32,17 @@ pub(super) fn host_path(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mu
 }
 
 pub(super) fn git_repo(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["repository"], at, errors);
+    required_texts(source, &["repository"], at, errors);
     descending_path(source.text("directory"), &at.field("directory"), errors);
 }
 
 pub(super) fn gce_disk(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["pdName"], at, errors);
+    required_texts(source, &["pdName"], at, errors);
     partition(source, at, errors);
 }
 
 pub(super) fn aws_disk(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["volumeID"], at, errors);
+    required_texts(source, &["volumeID"], at, errors);
     partition(source, at, errors);
 }
 
@@ -62,13 +54,13 @@ fn partition(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 }
 
 pub(super) fn secret(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["secretName"], at, errors);
+    required_texts(source, &["secretName"], at, errors);
     default_mode(source, at, errors);
     keys_to_paths(source, at, errors);
 }
 
 pub(super) fn config_map(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["name"], at, errors);
+    required_texts(source, &["name"], at, errors);
     default_mode(source, at, errors);
     keys_to_paths(source, at, errors);
 }
@@ -96,14 +88,14 @@ fn keys_to_paths(source: &Value, at: &At<'_>, errors: &mut FieldErrors) {
 
 /// Validates the mapping of one key of a Secret or ConfigMap to a file.
 pub(in crate::validation) fn key_to_path(item: &Value, at: &At<'_>, errors: &mut FieldErrors) {
-    require(item, &["key", "path"], at, errors);
+    required_texts(item, &["key", "path"], at, errors);
     local_path(item.text("path"), &at.field("path"), errors);
     file_mode(item, "mode", at, errors);
     optional_id(item, "user", at, errors);
 }
 
 pub(super) fn nfs(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["server", "path"], at, errors);
+    required_texts(source, &["server", "path"], at, errors);
     let path = source.text("path");
     if !path.starts_with('/') {
         errors.invalid(&at.field("path"), path, "must be an absolute path");
@@ -112,7 +104,7 @@ pub(super) fn nfs(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut Fiel
 
 pub(super) fn iscsi(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     const UNKNOWN: &str = "must be valid format starting with iqn, eui, or naa";
-    require(source, &["targetPortal", "iqn"], at, errors);
+    required_texts(source, &["targetPortal", "iqn"], at, errors);
     let iqn = source.text("iqn");
     if !iqn.is_empty() {
         if !has_iscsi_prefix(iqn) {
@@ -176,7 +168,7 @@ pub(in crate::validation) fn is_iscsi_name(name: &str) -> bool {
 }
 
 pub(super) fn glusterfs(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["endpoints", "path"], at, errors);
+    required_texts(source, &["endpoints", "path"], at, errors);
 }
 
 pub(super) fn flocker(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
@@ -193,18 +185,18 @@ pub(super) fn flocker(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut 
 }
 
 pub(super) fn claim(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["claimName"], at, errors);
+    required_texts(source, &["claimName"], at, errors);
 }
 
 pub(super) fn rbd(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     if source.items("monitors").is_empty() {
         errors.required(&at.field("monitors"), "");
     }
-    require(source, &["image"], at, errors);
+    required_texts(source, &["image"], at, errors);
 }
 
 pub(super) fn cinder(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["volumeID"], at, errors);
+    required_texts(source, &["volumeID"], at, errors);
     secret_ref(source, at, errors);
 }
 
@@ -227,7 +219,7 @@ pub(super) fn quobyte(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut 
             errors.invalid(&at.field("registry"), registry, PAIRS);
         }
     }
-    require(source, &["volume"], at, errors);
+    required_texts(source, &["volume"], at, errors);
 }
 
 /// Follows Go's `net.SplitHostPort`: the port may be empty, and an IPv6 host needs brackets.
@@ -253,7 +245,7 @@ pub(super) fn downward_api(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: 
 pub(in crate::validation) fn downward_file(file: &Value, at: &At<'_>, errors: &mut FieldErrors) {
     const FIELDS: &[&str] =
         &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-    require(file, &["path"], at, errors);
+    required_texts(file, &["path"], at, errors);
     local_path(file.text("path"), &at.field("path"), errors);
     if let Some(field) = file.part("fieldRef") {
         env::field_ref(field, FIELDS, &at.field("fieldRef"), errors);
@@ -293,7 +285,7 @@ pub(super) fn fibre_channel(source: &Value, _: &Volume<'_>, at: &At<'_>, errors:
 }
 
 pub(super) fn flex_volume(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["driver"], at, errors);
+    required_texts(source, &["driver"], at, errors);
     for (key, _) in source.entries("options") {
         let namespace = key.split_once('/').map_or(key, |(namespace, _)| namespace).to_lowercase();
         let reserved = |domain: &str| {
@@ -307,19 +299,19 @@ pub(super) fn flex_volume(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &
 }
 
 pub(super) fn azure_file(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["secretName", "shareName"], at, errors);
+    required_texts(source, &["secretName", "shareName"], at, errors);
 }
 
 pub(super) fn vsphere(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["volumePath"], at, errors);
+    required_texts(source, &["volumePath"], at, errors);
 }
 
 pub(super) fn photon_disk(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["pdID"], at, errors);
+    required_texts(source, &["pdID"], at, errors);
 }
 
 pub(super) fn portworx(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["volumeID"], at, errors);
+    required_texts(source, &["volumeID"], at, errors);
 }
 
 pub(super) fn azure_disk(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
@@ -328,7 +320,7 @@ pub(super) fn azure_disk(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &m
     const MANAGED: &str =
         "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
     const BLOB: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
-    require(source, &["diskName", "diskURI"], at, errors);
+    required_texts(source, &["diskName", "diskURI"], at, errors);
     optional_value(source, "cachingMode", &CACHING, at, errors);
     let kind = source.text_if_set("kind");
     if let Some(kind) = kind.filter(|kind| !KINDS.contains(kind)) {
@@ -346,7 +338,7 @@ pub(super) fn azure_disk(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &m
 }
 
 pub(super) fn storage_os(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["volumeName"], at, errors);
+    required_texts(source, &["volumeName"], at, errors);
     for field in ["volumeName", "volumeNamespace"] {
         let name = source.text(field);
         if !name.is_empty() {
@@ -357,7 +349,7 @@ pub(super) fn storage_os(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &m
 }
 
 pub(super) fn scale_io(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
-    require(source, &["gateway", "system", "volumeName"], at, errors);
+    required_texts(source, &["gateway", "system", "volumeName"], at, errors);
 }
 
 pub(super) fn csi(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
@@ -397,7 +389,7 @@ pub(super) fn ephemeral(source: &Value, _: &Volume<'_>, at: &At<'_>, errors: &mu
 
 pub(super) fn image(source: &Value, volume: &Volume<'_>, at: &At<'_>, errors: &mut FieldErrors) {
     if !volume.options.empty_image_reference {
-        require(source, &["reference"], at, errors);
+        required_texts(source, &["reference"], at, errors);
     }
     containers::pull_policy(source.text("pullPolicy"), &at.field("pullPolicy"), errors);
 }
