@@ -29,7 +29,7 @@ struct CustomGroup {
 #[derive(Clone, Copy, Debug)]
 pub struct CrdRevisions {
     pub created: u64,
-    /// Of its last change.
+    /// The revision of its last change.
     pub changed: u64,
 }
 

@@ -10,7 +10,7 @@ mod migration;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use kinds::table::{self, Resource};
 
@@ -22,10 +22,13 @@ pub const ROOT: &str = "/registry/";
 /// The beginning of the keys of the Leases with which API servers show that they run.
 pub const IDENTITY_LEASES: &str = "/registry/leases/kube-system/apiserver-";
 
+/// The prefix of the keys of allocated ranges.
+pub const RANGES: &str = "/registry/ranges/";
+
 /// The allocated node ports. Like some other keys that servers own, it is not an object of the API: see [`is_object`].
 pub const NODE_PORTS: &str = "/registry/ranges/servicenodeports";
 
-/// The default of `--etcd-prefix`.
+/// Keys in etcd have this prefix unless `--etcd-prefix` names another one; above the backend they begin with [`ROOT`].
 pub const DEFAULT_ETCD_PREFIX: &str = "/registry";
 
 /// The prefix of the keys with which servers show that they run: `/registry/masterleases/<ip>`. They are not objects of the API.
@@ -33,6 +36,10 @@ pub const MASTER_LEASES: &str = "/registry/masterleases/";
 
 /// Like [`MASTER_LEASES`], for requests that kube-apiservers forward to each other.
 pub const PEER_LEASES: &str = "/registry/peerserverleases/";
+
+/// The prefix of the keys that fence the charged writes of a namespace: `/registry/portcullis-quota-fences/<namespace>`. kube-apiserver has
+/// no such keys and ignores them.
+pub const QUOTA_FENCES: &str = "/registry/portcullis-quota-fences/";
 
 /// Key prefixes of the resources that the server itself reads, each with its group and plural name.
 macro_rules! prefixes {
@@ -97,6 +104,10 @@ pub fn built_in(group: &str, plural: &str) -> Option<&'static str> {
     PREFIXES.get(group)?.get(plural).map(String::as_str)
 }
 
+pub fn cluster_scoped(prefix: &str, name: &str) -> String {
+    format!("{prefix}{name}")
+}
+
 pub fn namespaced(prefix: &str, namespace: &str, name: &str) -> String {
     format!("{prefix}{namespace}/{name}")
 }
@@ -104,6 +115,17 @@ pub fn namespaced(prefix: &str, namespace: &str, name: &str) -> String {
 /// The key prefix of a namespace; `prefix` itself (all namespaces) if `namespace` is empty.
 pub fn in_namespace(prefix: &str, namespace: &str) -> String {
     if namespace.is_empty() { prefix.to_owned() } else { format!("{prefix}{namespace}/") }
+}
+
+/// The name of the object that is stored at a key.
+pub fn name(key: &str) -> &str {
+    key.rsplit('/').next().unwrap_or_default()
+}
+
+/// The namespace of the object that is stored at a key; empty if it is cluster-scoped, and for a key that [`is_object`] rejects.
+pub fn namespace(key: &str) -> &str {
+    let below = prefix_end(key).and_then(|end| key.get(end..)).unwrap_or_default();
+    below.split_once('/').map_or("", |(namespace, _)| namespace)
 }
 
 /// The end of a key's resource prefix (`/registry/<directory>/`); `None` if the key is too short to have one. A directory is one
@@ -129,6 +151,55 @@ pub fn prefix_end(key: &str) -> Option<usize> {
 /// Returns true if the key is in the directory of a resource. Other keys hold state of servers: allocated node ports, leases of endpoints.
 pub fn is_object(key: &str) -> bool {
     prefix_end(key).is_some()
+}
+
+/// A key of the servers' own data, such as allocated node ports and leases of endpoints, which no admission guards. Only this module makes
+/// one, and never of an object of the API.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ServerKey(Arc<str>);
+
+impl ServerKey {
+    /// `None` for the key of an object, and for a key that is not below [`ROOT`].
+    fn new(key: &str) -> Option<Self> {
+        (key.starts_with(ROOT) && !is_object(key)).then(|| ServerKey(key.into()))
+    }
+
+    /// The key of [`NODE_PORTS`].
+    pub fn node_ports() -> Self {
+        ServerKey(NODE_PORTS.into())
+    }
+
+    /// The key below [`MASTER_LEASES`] of the server with this address; `None` if it is not one.
+    pub fn master_lease(ip: &str) -> Option<Self> {
+        ServerKey::new(&format!("{MASTER_LEASES}{ip}"))
+    }
+
+    /// The key below [`QUOTA_FENCES`] of a namespace; `None` if this is not the name of one.
+    pub fn quota_fence(namespace: &str) -> Option<Self> {
+        ServerKey::new(&format!("{QUOTA_FENCES}{namespace}")).filter(|_| !namespace.is_empty())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The key of an object of a CRD that no request can reach, because built-in resources have the paths of all its versions. Only this module
+/// makes one, and never of a built-in object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreachableKey(Arc<str>);
+
+impl UnreachableKey {
+    /// `None` unless the key is in the directory of this custom resource and that overlaps with no built-in one.
+    pub fn new(group: &str, plural: &str, key: &Arc<str>) -> Option<Self> {
+        let is_own =
+            key.starts_with(&custom_prefix(group, plural)) && table::overlapping(group, plural).is_none();
+        is_own.then(|| UnreachableKey(Arc::clone(key)))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// A key without `/registry`, as Kubernetes shows some keys: `/pods/default/a`.

@@ -3,7 +3,9 @@
 //!
 //! - [`Catalog`] finds a [`ServedResource`]. Built-in resources never change after startup. Custom resources are in a separate part that is
 //!   swapped as a whole when a CRD changes: a request looks up its resource once and uses that snapshot until it ends.
-//! - [`Sent`], [`Working`] and [`StoredObject`] are the shapes of an object, and [`encode`] converts the last one to the bytes of the store.
+//! - [`Sent`], [`Working`] and [`StoredObject`] are the shapes of an object. [`Shapes`] converts between them, and [`encode`] converts the
+//!   last one to the bytes of the store.
+//! - [`WriteRules`] prepares and validates written objects.
 //! - [`keys`] is the only module that makes storage keys; [`unreadable`] tracks stored objects that cannot be decoded.
 //! - [`etcd_values`] converts records of the store to the values that kube-apiserver stores in etcd, and back.
 //!
@@ -41,9 +43,10 @@ use kinds::table::{self, KindStorage, Resource, Served};
 use value::Str;
 
 pub use custom::{CrdRevisions, CustomKinds};
+pub use rules::WriteRules;
 pub use schema_epoch::{SchemaEpoch, SchemaWriter};
 pub use served_resource::{CustomResourceVersion, ServedResource};
-pub use shapes::{Sent, StoredObject, Working};
+pub use shapes::{Sent, Shapes, StoredObject, Working};
 pub use subresource::Subresource;
 
 /// All served resources, indexed by group, version and plural name.
@@ -59,6 +62,17 @@ pub struct Catalog {
     custom: ArcSwap<CustomKinds>,
     /// Serializes changes of `custom`, which is copied, changed and swapped, so that no concurrent change is lost.
     changing: Mutex<()>,
+}
+
+/// How internal requests reach the objects of a CRD.
+#[derive(Clone, Debug)]
+pub enum ObjectReach {
+    /// Through this version, served or not; the storage version if possible.
+    Through(Arc<ServedResource>),
+    /// No request reaches them: built-in resources have the paths of all its versions.
+    Hidden,
+    /// The catalog does not have the CRD, or it is not established.
+    Unknown,
 }
 
 impl Catalog {
@@ -144,16 +158,34 @@ impl Catalog {
         self.custom.load().kind(group, version, plural).cloned()
     }
 
-    /// A version through which internal requests reach the objects of a CRD, served or not, whose path is not that of a built-in resource.
-    /// Prefers the storage version.
-    pub fn reachable(&self, crd: &CustomResourceDefinition) -> Option<Arc<ServedResource>> {
-        let (group, plural) = (&crd.group, &crd.names.plural);
-        let mut versions: Vec<_> = crd.versions.iter().collect();
-        versions.sort_by_key(|version| !version.storage);
+    /// How internal requests reach the objects of the CRD of this name.
+    pub fn reach(&self, name: &str) -> ObjectReach {
+        // One snapshot for all decisions: a CRD that is removed meanwhile must not count as one without paths.
         let custom = self.custom.load();
+        let Some(crd) = custom.crd(name).filter(|crd| crd.established) else { return ObjectReach::Unknown };
+        let (group, plural) = (&crd.group, &crd.names.plural);
         let own = |version: &Str| !self.kinds.contains_key(&(group.clone(), version.clone(), plural.clone()));
-        let mut reachable = versions.into_iter().filter(|version| own(&version.name));
-        reachable.find_map(|version| custom.kind(group, &version.name, plural).cloned())
+        let mut versions: Vec<_> = crd.versions.iter().filter(|version| own(&version.name)).collect();
+        if versions.is_empty() && !crd.versions.is_empty() {
+            return ObjectReach::Hidden;
+        }
+        versions.sort_by_key(|version| !version.storage);
+        let mut kinds = versions.into_iter().filter_map(|version| custom.kind(group, &version.name, plural));
+        kinds.next().map_or(ObjectReach::Unknown, |kind| ObjectReach::Through(Arc::clone(kind)))
+    }
+
+    /// Every resource of which objects may be stored, served or not, in any one version each, sorted by storage directory; custom
+    /// resources follow the built-in ones.
+    pub fn stored_in_any_version(&self) -> Vec<Arc<ServedResource>> {
+        let mut built_in: Vec<_> = self.by_prefix.values().filter_map(|versions| versions.first()).collect();
+        built_in.retain(|kind| kind.row().is_some_and(|row| row.storage != KindStorage::Nowhere));
+        built_in.sort_by(|a, b| a.prefix.cmp(&b.prefix));
+        let custom = self.custom.load();
+        let custom = custom.crds().filter_map(|crd| {
+            let stored = crd.versions.iter().find(|version| version.storage)?;
+            custom.kind(&crd.group, &stored.name, &crd.names.plural).cloned()
+        });
+        built_in.into_iter().cloned().chain(custom).collect()
     }
 
     /// Served resources with this version and plural or singular name, in one group, or in all groups if `group` is empty.
@@ -188,8 +220,9 @@ impl Catalog {
         self.by_prefix.get(&kind.prefix).cloned().unwrap_or_default()
     }
 
-    /// Each stored kind once, in the preferred version of its group: built-in kinds in the order of the table, then custom ones.
-    pub fn stored_kinds(&self) -> Vec<Arc<ServedResource>> {
+    /// Every served resource with a storage directory of its own, once, in the served version that clients prefer: built-in resources in
+    /// the order of the table, then custom ones.
+    pub fn stored_in_preferred_version(&self) -> Vec<Arc<ServedResource>> {
         let own = table::all().filter(|row| matches!(row.storage, KindStorage::Own(_))).filter_map(|row| {
             let version = self.served.versions(row).next()?;
             self.built_in(row, version)

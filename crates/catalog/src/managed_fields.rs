@@ -51,7 +51,7 @@ impl ServedVersions for ServedResource {
         let own = object.str_at(&["apiVersion"]).unwrap_or_default();
         let from = in_version(&GroupVersion::parse(own).map_err(Unconverted::Failed)?)?;
         let to = in_version(&version)?;
-        Ok(from.to_version(Sent::new(object.clone()), &to).into_value())
+        Ok(from.shapes().to_version(Sent::decoded(object.clone()), &to).into_value())
     }
 
     fn resets(&self, _: &str) -> bool {

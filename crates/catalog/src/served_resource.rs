@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use api::selector::Facts;
+use api::selector::SelectorFacts;
 use api::{GroupKind, GroupResource, GroupVersionKind, meta};
 use bytes::Bytes;
 use kinds::print;
@@ -14,6 +14,7 @@ use storage::{Record, StoredEntry};
 
 use super::schema_epoch::SchemaEpoch;
 use super::shapes::StoredObject;
+use super::subresource::Subresource;
 use crate::encode;
 use crate::keys;
 
@@ -33,7 +34,6 @@ pub struct ServedResource {
     stored_head: Vec<u8>,
 }
 
-/// Origin of a resource.
 #[derive(Debug)]
 pub(super) enum ResourceOrigin {
     /// A row of the resource table.
@@ -268,6 +268,22 @@ impl ServedResource {
         }
     }
 
+    /// Kind of the object that admission receives.
+    pub fn admission_kind(&self, subresource: Subresource) -> GroupVersionKind {
+        match subresource {
+            Subresource::Scale => GroupVersionKind::new("autoscaling", "v1", "Scale"),
+            _ => self.gvk.clone(),
+        }
+    }
+
+    /// Schema of the object that clients send to a subresource.
+    pub fn subresource_schema(&self, subresource: Subresource) -> &Schema {
+        match subresource {
+            Subresource::Scale => schema::of("autoscaling", "v1", "Scale").unwrap_or_else(|| self.schema()),
+            _ => self.schema(),
+        }
+    }
+
     /// Reports whether the stored bytes cannot be sent in the version of the request, not even with another head.
     pub fn must_convert(&self, entry: &StoredEntry) -> bool {
         match &self.origin {
@@ -324,14 +340,14 @@ impl ServedResource {
     fn record_with(&self, object: &StoredObject, mark: Option<(&str, &str)>) -> Record {
         let fields = self.field_values(object);
         let fields = fields.iter().map(|(label, value)| (*label, value.as_ref()));
-        let facts = Facts::encode(meta::labels(object), fields.chain(mark));
+        let facts = SelectorFacts::encode(meta::labels(object), fields.chain(mark));
         encode::record(&self.stored_head, object, facts)
     }
 
     /// Encodes a custom resource whose CRD is unknown, with its labels and metadata for selectors.
     pub fn custom_record(head: &[u8], object: &StoredObject) -> Record {
         let fields = [("metadata.name", meta::name(object)), ("metadata.namespace", meta::namespace(object))];
-        encode::record(head, object, Facts::encode(meta::labels(object), fields))
+        encode::record(head, object, SelectorFacts::encode(meta::labels(object), fields))
     }
 
     pub fn stored_schema(&self) -> &Schema {
@@ -351,46 +367,4 @@ impl ServedResource {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use kinds::table;
-    use storage::{Change, Expect, Memory, Store, StoreOptions, Write, WritePriority};
-
-    use super::{ServedResource, StoredEntry, StoredObject};
-
-    fn requests(version: &str) -> ServedResource {
-        let row = table::find("certificates.k8s.io", version, "podcertificaterequests").unwrap();
-        ServedResource::of_row(row, version).unwrap()
-    }
-
-    /// A request that is stored in a version.
-    async fn stored_as(version: &str) -> Arc<StoredEntry> {
-        let text = format!(
-            r#"{{"apiVersion":"certificates.k8s.io/{version}","kind":"PodCertificateRequest","metadata":{{"name":"r","namespace":"n"}}}}"#
-        );
-        let object = StoredObject::of_converted(value::json::parse(text.as_bytes()).unwrap());
-        let head = crate::encode::head(&format!("certificates.k8s.io/{version}"), "PodCertificateRequest");
-        let write = Write {
-            key: "/registry/podcertificaterequests/n/r".into(),
-            expect: Expect::Absent,
-            change: Change::Put(ServedResource::custom_record(&head, &object)),
-            priority: WritePriority::Ordinary,
-            ttl: None,
-        };
-        let store = Store::open(Memory::new(), StoreOptions::default()).await.unwrap();
-        store.commit(write).await.unwrap().entry
-    }
-
-    #[tokio::test]
-    async fn an_object_in_another_stored_version_is_converted() {
-        let (v1, beta) = (requests("v1"), requests("v1beta1"));
-        let current = stored_as("v1beta1").await;
-        assert!(!beta.must_convert(&current));
-        // Older releases of this server stored v1.
-        let old = stored_as("v1").await;
-        assert!(beta.must_convert(&old) && v1.must_convert(&old));
-        let shown = beta.to_sent(beta.load_built_in(&old).unwrap());
-        assert_eq!(shown.str_at(&["apiVersion"]), Some("certificates.k8s.io/v1beta1"));
-    }
-}
+mod tests;

@@ -78,9 +78,9 @@ impl DecodeFailures {
 #[derive(Debug)]
 pub struct Unreadable {
     store: Store,
-    /// Those that were found since the start and are not yet in `objects`.
+    /// Objects whose decoding failed since the start and that are not in `objects` yet.
     failures: Arc<DecodeFailures>,
-    /// Whether one was ever found. Usually there is none, and the lock is never taken.
+    /// True once an unreadable object has been found. Usually there is none, and `objects` is never locked.
     any: AtomicBool,
     objects: Mutex<BTreeMap<Arc<str>, UnreadableObject>>,
 }
@@ -188,9 +188,8 @@ impl Unreadable {
 
     /// Fails if the object with this name and this concern cannot be decoded.
     pub fn check_named(&self, concern: &Concern, name: &str) -> Result<(), Status> {
-        let is_meant = |key: &str, found: &UnreadableObject| {
-            found.concerns.contains(concern) && key.rsplit('/').next() == Some(name)
-        };
+        let is_meant =
+            |key: &str, found: &UnreadableObject| found.concerns.contains(concern) && keys::name(key) == name;
         self.first(is_meant).map_or(Ok(()), Err)
     }
 

@@ -14,13 +14,13 @@ use std::time::Duration;
 use api::{Status, meta};
 use authn::InternalIdentity;
 use catalog::encode;
-use catalog::keys;
+use catalog::keys::{self, ServerKey};
 use requests::request_info::Query;
-use storage::{CommitError, Store};
+use storage::{CommitError, Expect, Store};
 use tracing::{info, warn};
 use value::Value;
 
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::consistent_reads;
 use crate::state::State;
 use crate::write;
@@ -36,7 +36,7 @@ pub enum EndpointReconciler {
     Lease,
     /// By the number of servers (`--apiserver-count`): addresses beyond it leave.
     MasterCount(usize),
-    /// Not at all: something else writes the endpoints.
+    /// The servers do not find each other: something else writes the endpoints.
     None,
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn run(state: Arc<State>, advertised: SocketAddr, reconciler: E
     if reconciler == EndpointReconciler::None || ip.is_loopback() || ip.is_unspecified() {
         return;
     }
-    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let own = OwnEndpoint { state: &state, client, ip: ip.to_string(), port: advertised.port(), reconciler };
     let mut draining = state.draining();
     if own.remove_stale().await {
@@ -89,10 +89,12 @@ pub(crate) async fn run(state: Arc<State>, advertised: SocketAddr, reconciler: E
         Ok(Err(error)) => {
             warn!(
                 error = error.message(),
-                "cannot remove this server from the endpoints of the kubernetes Service"
+                "cannot remove this server from the endpoints of the kubernetes Service; clients may be sent to it until another server removes it"
             );
         }
-        Err(_) => warn!("cannot remove this server from the endpoints of the kubernetes Service in time"),
+        Err(_) => warn!(
+            "cannot remove this server from the endpoints of the kubernetes Service in time; clients may be sent to it until another server removes it"
+        ),
     }
 }
 
@@ -103,7 +105,7 @@ fn is_ready(state: &State) -> bool {
 /// The address of this server in the endpoints.
 struct OwnEndpoint<'a> {
     state: &'a Arc<State>,
-    client: Client,
+    client: LoopbackClient,
     ip: String,
     port: u16,
     reconciler: EndpointReconciler,
@@ -170,7 +172,7 @@ impl OwnEndpoint<'_> {
     /// Writes the Endpoints, then the EndpointSlice. `may_write` decides about a set of addresses.
     async fn write(&self, ports: Ports, may_write: impl Fn(&BTreeSet<String>) -> bool) -> Result<(), Status> {
         let path = format!("{ENDPOINTS}/{NAME}");
-        let stored = found(self.client.get(&path).await)?;
+        let stored = none_if_missing(self.client.get(&path).await)?;
         if stored.is_none() && *self.state.draining().borrow() {
             return Ok(());
         }
@@ -191,7 +193,7 @@ impl OwnEndpoint<'_> {
 
     async fn write_slice(&self, wanted: &Value) -> Result<(), Status> {
         let path = format!("{SLICES}/{NAME}");
-        let stored = found(self.client.get(&path).await)?;
+        let stored = none_if_missing(self.client.get(&path).await)?;
         match reconcile::slice_action(stored.as_ref(), wanted) {
             SliceAction::Keep => {}
             SliceAction::Create => drop(self.client.create(SLICES, wanted).await?),
@@ -207,7 +209,7 @@ impl OwnEndpoint<'_> {
 }
 
 /// The object of a response; `None` if the status is 404.
-fn found(response: Result<Value, Status>) -> Result<Option<Value>, Status> {
+fn none_if_missing(response: Result<Value, Status>) -> Result<Option<Value>, Status> {
     match response {
         Ok(object) => Ok(Some(object)),
         Err(status) if status.code() == 404 => Ok(None),
@@ -236,10 +238,10 @@ async fn leases(store: &Store) -> Result<BTreeSet<String>, Status> {
 
 /// Writes the key of an address, which then lives for [`LEASE_TTL`].
 async fn refresh_lease(store: &Store, ip: &str) -> Result<(), CommitError> {
-    let key = format!("{}{ip}", keys::MASTER_LEASES);
+    let key = lease_key(ip)?;
     let mut outcome = Ok(());
     for _ in 0..ATTEMPTS {
-        let stored = store.get(&key);
+        let stored = store.get(key.as_str());
         let generation =
             stored.as_ref().and_then(|entry| encode::tree(entry).ok()?.int_at(&["metadata", "generation"]));
         // The value must differ from the stored one.
@@ -248,7 +250,8 @@ async fn refresh_lease(store: &Store, ip: &str) -> Result<(), CommitError> {
         let subset = Value::map([("addresses", Value::list([Value::map([("ip", ip)])]))]);
         lease.set_at(&["subsets"], Value::List(vec![subset]));
         let record = encode::record(&encode::head("v1", "Endpoints"), &lease, Vec::new());
-        outcome = write::put_internal(store, &key, stored.as_deref(), record, LEASE_TTL).await;
+        let expect = stored.map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
+        outcome = write::put_server_data(store, &key, expect, record, Some(LEASE_TTL)).await.map(drop);
         if !matches!(outcome, Err(CommitError::Conflict { .. })) {
             break;
         }
@@ -258,7 +261,11 @@ async fn refresh_lease(store: &Store, ip: &str) -> Result<(), CommitError> {
 
 /// Deletes the key of an address. False if there was none.
 async fn remove_lease(store: &Store, ip: &str) -> Result<bool, CommitError> {
-    write::remove_internal(store, &format!("{}{ip}", keys::MASTER_LEASES)).await
+    write::remove_server_data(store, &lease_key(ip)?).await
+}
+
+fn lease_key(ip: &str) -> Result<ServerKey, CommitError> {
+    ServerKey::master_lease(ip).ok_or_else(|| CommitError::Invalid(format!("`{ip}` is not an IP address")))
 }
 
 #[cfg(test)]

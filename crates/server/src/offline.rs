@@ -24,17 +24,26 @@ pub struct UnreadableKey {
     pub why: String,
 }
 
-async fn open(data: &Path) -> Result<Store, OfflineError> {
-    let directory = store_directory(data)?;
-    let options = StoreOptions { shard_end: keys::prefix_end, ..StoreOptions::default() };
-    Ok(Store::open(Embedded::at(directory).migrating(keys::migrate), options).await?)
+/// A store that no server uses. Only this file can open one, so that no request can write without admission.
+pub(crate) struct OfflineStore(Store);
+
+impl OfflineStore {
+    async fn open(data: &Path) -> Result<Self, OfflineError> {
+        let directory = store_directory(data)?;
+        let options = StoreOptions { shard_end: keys::prefix_end, ..StoreOptions::default() };
+        Ok(OfflineStore(Store::open(Embedded::at(directory).migrating(keys::migrate), options).await?))
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.0
+    }
 }
 
 /// Deletes the object stored under a key, even if it cannot be decoded.
 pub async fn delete_key(data: &Path, key: &str) -> Result<Removed, OfflineError> {
-    let store = open(data).await?;
+    let store = OfflineStore::open(data).await?;
     let removed = write::remove_offline(&store, key).await;
-    store.close().await;
+    store.0.close().await;
     let entry = removed?.ok_or_else(|| OfflineError::NoSuchKey(key.to_owned()))?;
     let unreadable = catalog::encode::tree(&entry).err().map(|status| status.message().to_owned());
     Ok(Removed { revision: entry.revision, bytes: entry.body.len(), unreadable })
@@ -42,7 +51,7 @@ pub async fn delete_key(data: &Path, key: &str) -> Result<Removed, OfflineError>
 
 /// The objects that cannot be decoded, and the number of all objects.
 pub async fn check(data: &Path) -> Result<(Vec<UnreadableKey>, usize), OfflineError> {
-    let store = open(data).await?;
+    let OfflineStore(store) = OfflineStore::open(data).await?;
     let found = unreadable::check(&store);
     let all = store.count(keys::ROOT);
     store.close().await;

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
 use crd::{CrdSource, CustomResourceDefinition};
+use kinds::table::Served;
 use value::{Value, json};
 
 use super::{CrdRevisions, CustomKinds};
-use crate::SchemaEpoch;
+use crate::{Catalog, ObjectReach, SchemaEpoch};
 
 #[derive(Debug)]
 struct NoSource;
@@ -32,6 +33,39 @@ fn check(custom: &CustomKinds, served: &str, lost: &[&str]) {
         assert_eq!(kind.is_some(), plural == served, "{plural}");
         assert_eq!(custom.lost_kind(&format!("{plural}.example.com")), lost.contains(&plural), "{plural}");
     }
+}
+
+#[test]
+fn only_objects_whose_versions_are_all_built_in_paths_are_hidden_and_those_of_an_absent_crd_are_not() {
+    let catalog = Catalog::new(Served::default());
+    let established = |group: &str, versions: &[&str], is_established: bool| {
+        let versions = versions
+            .iter()
+            .map(|name| format!(r#"{{"name":"{name}","served":true,"storage":{}}}"#, *name == "v1"));
+        let versions = versions.collect::<Vec<_>>().join(",");
+        let condition = if is_established { "True" } else { "False" };
+        let text = format!(
+            r#"{{"metadata":{{"name":"deployments.{group}"}},"spec":{{"group":"{group}","scope":"Namespaced","names":{{"plural":"deployments"}},"versions":[{versions}]}},"status":{{"acceptedNames":{{"plural":"deployments","kind":"Thing","listKind":"ThingList"}},"conditions":[{{"type":"Established","status":"{condition}"}},{{"type":"NamesAccepted","status":"True"}}]}}}}"#
+        );
+        let source: Arc<dyn CrdSource> = Arc::new(NoSource);
+        let crd =
+            CustomResourceDefinition::read(&json::parse(text.as_bytes()).unwrap(), &source, |_, _| None);
+        catalog.change_custom(|custom| {
+            custom.set(crd, CrdRevisions { created: 1, changed: 1 }, SchemaEpoch::never());
+            true
+        });
+        match catalog.reach(&format!("deployments.{group}")) {
+            ObjectReach::Through(kind) => format!("through {}", kind.gvk.version),
+            ObjectReach::Hidden => "hidden".to_owned(),
+            ObjectReach::Unknown => "unknown".to_owned(),
+        }
+    };
+    assert_eq!(established("example.com", &["v2", "v1"], true), "through v1");
+    assert_eq!(established("apps", &["v1"], true), "hidden");
+    assert_eq!(established("apps", &["v1", "v7"], true), "through v7");
+    assert_eq!(established("example.com", &["v1"], false), "unknown");
+    assert_eq!(established("apps", &["v1"], false), "unknown");
+    assert!(matches!(catalog.reach("deployments.other.example.com"), ObjectReach::Unknown));
 }
 
 #[test]

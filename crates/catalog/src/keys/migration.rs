@@ -41,7 +41,7 @@ pub fn migrate(entries: &StoredEntries) -> Vec<Option<Arc<str>>> {
             Err(reason) => {
                 left_out += 1;
                 if left_out <= NAMED {
-                    error!(key = %entry.key, reason, "an object is left out of the migrated store");
+                    error!(key = %entry.key, reason, "an object is left out of the migrated store; only the old file beside it contains the object");
                 }
                 keys.push(None);
             }

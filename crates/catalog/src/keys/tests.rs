@@ -1,8 +1,12 @@
 use std::collections::BTreeMap;
 
-use kinds::table::{self, GROUPS, KindStorage, Served};
+use api::features::Features;
+use kinds::table::{self, GROUPS, KindStorage, RuntimeConfig};
 
-use super::{CRDS, NAMED, ROOT, SERVICES, built_in, custom_prefix, custom_resource, prefix, prefix_end};
+use super::{
+    CRDS, NAMED, NODE_PORTS, NODES, ROOT, SERVICES, ServerKey, UnreachableKey, built_in, cluster_scoped,
+    custom_prefix, custom_resource, name, namespace, namespaced, prefix, prefix_end,
+};
 use crate::Catalog;
 
 #[test]
@@ -10,6 +14,22 @@ fn resources_with_special_prefixes_are_stored_under_them() {
     for (group, plural, named) in NAMED {
         assert_eq!(built_in(group, plural), Some(*named), "{group} {plural}");
     }
+}
+
+#[test]
+fn name_and_namespace_of_an_object_follow_from_its_key() {
+    let widgets = custom_prefix("example.com", "widgets");
+    for prefix in [SERVICES, CRDS, NODES, &widgets] {
+        let key = namespaced(prefix, "prod", "web");
+        assert_eq!((namespace(&key), name(&key)), ("prod", "web"), "{key}");
+        let key = cluster_scoped(prefix, "web.example.com");
+        assert_eq!((namespace(&key), name(&key)), ("", "web.example.com"), "{key}");
+    }
+    assert_eq!(
+        (namespace("/registry/a"), name("/registry/a")),
+        ("", "a"),
+        "the key is too short for an object"
+    );
 }
 
 /// Covers all built-in resources in all versions, and custom resources with every combination of known group and plural names.
@@ -81,11 +101,49 @@ fn paths_above_the_resource_directories_have_no_prefix() {
 
 #[test]
 fn every_served_kind_has_a_prefix_of_its_own_or_shares_it_with_its_other_versions() {
-    let catalog = Catalog::new(Served::parse("api/all=true").unwrap());
-    for kind in catalog.stored_kinds() {
+    let catalog = Catalog::new(RuntimeConfig::parse("api/all=true").unwrap().served(Features::ALL));
+    for kind in catalog.stored_in_preferred_version() {
         for other in catalog.equivalents(&kind) {
             assert_eq!(other.scope(""), kind.scope(""));
         }
         assert!(kind.scope("").starts_with(ROOT));
     }
+}
+
+#[test]
+fn the_key_of_an_object_is_not_a_key_of_server_data() {
+    let objects = ["/registry/pods/default/web", "/registry/minions/a", "/registry/example.com/things/a"];
+    for key in objects.into_iter().chain(["/pods/default/web", "ranges/servicenodeports", "/registry/pods/"])
+    {
+        assert_eq!(ServerKey::new(key), None, "{key}");
+    }
+    // An address must not lead into the directory of a custom resource.
+    assert_eq!(ServerKey::master_lease("things/a"), None);
+    assert_eq!(ServerKey::quota_fence("things/a"), None);
+    assert_eq!(ServerKey::quota_fence(""), None);
+}
+
+#[test]
+fn data_of_servers_has_keys() {
+    assert_eq!(ServerKey::new(NODE_PORTS), Some(ServerKey::node_ports()));
+    for (ip, key) in [
+        ("192.0.2.1", "/registry/masterleases/192.0.2.1"),
+        ("2001:db8::1", "/registry/masterleases/2001:db8::1"),
+    ] {
+        assert_eq!(ServerKey::master_lease(ip).as_ref().map(ServerKey::as_str), Some(key));
+    }
+    let fence = ServerKey::quota_fence("default");
+    assert_eq!(fence.as_ref().map(ServerKey::as_str), Some("/registry/portcullis-quota-fences/default"));
+}
+
+#[test]
+fn only_objects_of_a_custom_resource_apart_from_built_in_directories_are_unreachable() {
+    let new = |group, plural, key: &str| UnreachableKey::new(group, plural, &key.into());
+    let own = "/registry/rbac.authorization.k8s.io/clusterroles/a";
+    let key = new("rbac.authorization.k8s.io", "clusterroles", own);
+    assert_eq!(key.as_ref().map(UnreachableKey::as_str), Some(own));
+    assert_eq!(new("rbac.authorization.k8s.io", "clusterroles", "/registry/clusterroles/a"), None);
+    assert_eq!(new("example.com", "things", own), None);
+    let shared = "/registry/apiregistration.k8s.io/apiservices/v1.apps";
+    assert_eq!(new("apiregistration.k8s.io", "apiservices", shared), None);
 }

@@ -4,23 +4,23 @@ use std::time::{Duration, Instant};
 
 use authn::InternalIdentity;
 use catalog::encode;
-use catalog::keys;
+use catalog::keys::{self, ServerKey};
 use storage::shared_memory::SharedMemory;
-use storage::{Store, StoreOptions};
+use storage::{Expect, Store, StoreOptions};
 use value::{Value, json};
 
 use super::{
     ENDPOINTS, EndpointReconciler, LEASE_TTL, NAME, OwnEndpoint, Ports, SLICES, leases, refresh_lease,
     remove_lease,
 };
-use crate::Data;
 use crate::Ephemeral;
-use crate::client::Client;
+use crate::StorageBackend;
+use crate::client::LoopbackClient;
 
 /// Time limit of every wait, generous for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-async fn start(data: Data, ip: [u8; 4], reconciler: EndpointReconciler) -> Ephemeral {
+async fn start(data: StorageBackend, ip: [u8; 4], reconciler: EndpointReconciler) -> Ephemeral {
     let started = Ephemeral::start_with(|config| {
         config.storage.data = data;
         config.advertise = Some(IpAddr::from(ip));
@@ -30,12 +30,12 @@ async fn start(data: Data, ip: [u8; 4], reconciler: EndpointReconciler) -> Ephem
     started.await.unwrap()
 }
 
-fn client(server: &Ephemeral) -> Client {
-    Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer)
+fn client(server: &Ephemeral) -> LoopbackClient {
+    LoopbackClient::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer)
 }
 
 /// The addresses in the Endpoints and in the EndpointSlice.
-async fn addresses(client: &Client) -> (Vec<String>, Vec<String>) {
+async fn addresses(client: &LoopbackClient) -> (Vec<String>, Vec<String>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let endpoints = client.get(&format!("{ENDPOINTS}/{NAME}")).await.unwrap_or_default();
     let subsets = endpoints.list_at(&["subsets"]).iter();
@@ -47,7 +47,7 @@ async fn addresses(client: &Client) -> (Vec<String>, Vec<String>) {
 }
 
 /// Polls until both objects have exactly these addresses.
-async fn until(client: &Client, wanted: &[&str]) {
+async fn until(client: &LoopbackClient, wanted: &[&str]) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let (listed, sliced) = addresses(client).await;
@@ -62,7 +62,7 @@ async fn until(client: &Client, wanted: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints_have_all_servers_of_a_store_until_they_stop() {
     let shared = SharedMemory::new();
-    let data = || Data::Backend(Arc::new(shared.backend()));
+    let data = || StorageBackend::Backend(Arc::new(shared.backend()));
     let first = start(data(), [192, 0, 2, 1], EndpointReconciler::Lease).await;
     until(&client(&first), &["192.0.2.1"]).await;
     let second = start(data(), [192, 0, 2, 2], EndpointReconciler::Lease).await;
@@ -80,7 +80,7 @@ async fn endpoints_have_all_servers_of_a_store_until_they_stop() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_server_of_a_store_has_its_address_without_a_lease() {
-    let server = start(Data::Memory, [192, 0, 2, 1], EndpointReconciler::Lease).await;
+    let server = start(StorageBackend::Memory, [192, 0, 2, 1], EndpointReconciler::Lease).await;
     let state = Arc::clone(server.running.state());
     until(&client(&server), &["192.0.2.1"]).await;
     assert_eq!(state.storage.store.count(keys::MASTER_LEASES), 0);
@@ -92,7 +92,7 @@ async fn the_only_server_of_a_store_has_its_address_without_a_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_type_none_writes_no_endpoints_and_leaves_those_of_others_alone() {
-    let server = start(Data::Memory, [192, 0, 2, 1], EndpointReconciler::None).await;
+    let server = start(StorageBackend::Memory, [192, 0, 2, 1], EndpointReconciler::None).await;
     let client = client(&server);
     let own = OwnEndpoint {
         state: server.running.state(),
@@ -112,7 +112,7 @@ async fn the_type_none_writes_no_endpoints_and_leaves_those_of_others_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints_are_not_erased_when_no_lease_is_found() {
-    let data = Data::Backend(Arc::new(SharedMemory::new().backend()));
+    let data = StorageBackend::Backend(Arc::new(SharedMemory::new().backend()));
     let server = start(data, [192, 0, 2, 1], EndpointReconciler::Lease).await;
     let client = client(&server);
     until(&client, &["192.0.2.1"]).await;
@@ -158,8 +158,8 @@ async fn the_key_of_a_kube_apiserver_is_read_and_a_value_without_an_address_is_s
     ] {
         let object = json::parse(text.as_bytes()).unwrap();
         let record = encode::record(&encode::head("v1", "Endpoints"), &object, Vec::new());
-        let key = format!("{}{ip}", keys::MASTER_LEASES);
-        crate::write::put_internal(&store, &key, None, record, LEASE_TTL).await.unwrap();
+        let key = ServerKey::master_lease(ip).unwrap();
+        crate::write::put_server_data(&store, &key, Expect::Absent, record, Some(LEASE_TTL)).await.unwrap();
     }
     assert_eq!(leases(&store).await.unwrap(), ["10.0.0.9".to_owned()].into());
 }
