@@ -6,7 +6,7 @@
 //! | CustomResourceDefinition | JSON, `apiextensions.k8s.io/v1beta1` | JSON, v1beta1 and v1 |
 //! | APIService | JSON, v1 | as built-in |
 //! | custom | JSON in the CRD's storage version | JSON |
-//! | `masterleases`, `peerserverleases`, `ranges` | protobuf, v1 | as built-in |
+//! | `masterleases`, `peerserverleases`, `ranges`, `portcullis-quota-fences` | protobuf, v1 | as built-in |
 //!
 //! Other keys belong to other programs: they are neither read nor changed. A value that cannot be decoded becomes a record whose body
 //! states why ([`encode::unreadable`]).
@@ -92,6 +92,7 @@ fn owner(key: &str) -> KeyOwner {
     match below.split_once('/') {
         Some(("ranges", _)) => return KeyOwner::Server("RangeAllocation"),
         Some(("masterleases" | "peerserverleases", _)) => return KeyOwner::Server("Endpoints"),
+        Some(("portcullis-quota-fences", _)) => return KeyOwner::Server("ConfigMap"),
         _ => {}
     }
     let Some(prefix) = keys::prefix_end(key).and_then(|end| key.get(..end)) else { return KeyOwner::Foreign };
@@ -102,6 +103,26 @@ fn owner(key: &str) -> KeyOwner {
             KeyOwner::Custom
         }
         None => KeyOwner::Foreign,
+    }
+}
+
+/// The group and the resource of the object at a key, as kube-apiserver's metrics of etcd name them. `None` as in [`resource_at`].
+pub fn resource_names_at(key: &str) -> Option<(&str, &str)> {
+    match owner(key) {
+        KeyOwner::BuiltIn(built_in) => Some((built_in.row.group, built_in.row.plural)),
+        KeyOwner::Custom => keys::custom_resource(key.get(..keys::prefix_end(key)?)?),
+        KeyOwner::Server(_) => {
+            let below = key.strip_prefix(keys::ROOT)?;
+            let resource = match below.split('/').next()? {
+                "masterleases" => "apiServerIPInfo",
+                "peerserverleases" => "apiServerPeerIPInfo",
+                "portcullis-quota-fences" => "portcullisQuotaFences",
+                _ if key == keys::NODE_PORTS => "servicenodeportallocations",
+                _ => "serviceipallocations",
+            };
+            Some(("", resource))
+        }
+        KeyOwner::Foreign => None,
     }
 }
 
@@ -146,7 +167,8 @@ impl KubernetesValues {
     fn decode_built_in(&self, built_in: &BuiltInValues, value: &[u8]) -> Result<Record, String> {
         let mut object = tree(value)?;
         let (group, version) = split(&object)?;
-        let is_current = self.is_current_form(built_in, value, &group, &version);
+        let is_current =
+            self.is_current_form(built_in, value, &group, &version) && !is_new_claim(built_in, &object);
         let named = object.str_at(&["kind"]).unwrap_or_default().to_owned();
         let named = named.as_str();
         let wrong = || {
@@ -169,12 +191,14 @@ impl KubernetesValues {
         if kind.stored != built_in.kind.stored {
             return Err(wrong());
         }
-        let outcome = schema::decode::normalise(&mut object, kind.schema());
+        let outcome = schema::decode::normalize(&mut object, kind.schema());
         if let Some(error) = outcome.type_error(b"") {
             return Err(error);
         }
-        let mut working = kind.to_working(Sent::new(object)).map_err(|status| status.message().to_owned())?;
-        kind.normalise(&mut working);
+        let shapes = kind.shapes();
+        let working = shapes.to_working(Sent::decoded(object));
+        let mut working = working.map_err(|status| status.message().to_owned())?;
+        shapes.normalize(&mut working);
         schema::decode::fill(&mut working, kind.stored_schema());
         match (built_in.row.group, named) {
             ("", "Service") => service::default_on_read(&mut working, self.primary_family),
@@ -182,7 +206,7 @@ impl KubernetesValues {
             _ => {}
         }
         working.remove_at(&["metadata", "resourceVersion"]);
-        let stored = kind.to_stored_built_in(&working).ok_or_else(wrong)?;
+        let stored = shapes.to_stored_built_in(&working).ok_or_else(wrong)?;
         Ok(if is_current {
             built_in.kind.record(&stored)
         } else {
@@ -203,6 +227,17 @@ fn media_type_of(value: &[u8]) -> Option<StorageMediaType> {
     }
 }
 
+const CLAIM_PHASE: &[&str] = &["status", "phase"];
+
+/// kube-apiserver adds the phase of a PersistentVolumeClaim when it reads one, and stores it with the first update.
+fn is_new_claim(built_in: &BuiltInValues, object: &Value) -> bool {
+    is_claim(built_in) && object.str_at(CLAIM_PHASE).unwrap_or_default().is_empty()
+}
+
+fn is_claim(built_in: &BuiltInValues) -> bool {
+    (built_in.row.group, built_in.row.kind) == ("", "PersistentVolumeClaim")
+}
+
 /// The generation of the pod template is an annotation, which Kubernetes shows also if it was never counted.
 fn template_generation(daemon_set: &mut Value) {
     const ANNOTATION: &[&str] = &["metadata", "annotations", "deprecated.daemonset.template.generation"];
@@ -213,21 +248,16 @@ fn template_generation(daemon_set: &mut Value) {
 
 impl ValueCodec for KubernetesValues {
     fn encode(&self, key: &str, record: &Record) -> Result<Bytes, String> {
-        let mut object = json::parse_wrapped(&record.body).map_err(|error| error.to_string())?;
-        object.remove_at(&["metadata", "resourceVersion"]);
-        match owner(key) {
-            KeyOwner::BuiltIn(built_in) => encode_built_in(built_in, object, self.media_type),
-            KeyOwner::Custom => {
-                let mut value = write::to_vec(&object);
-                value.push(b'\n');
-                Ok(value.into())
-            }
-            KeyOwner::Server(kind) => {
-                let gvk = GroupVersionKind::new("", "v1", kind);
-                schema::protobuf::encode(&gvk, &object).map(Bytes::from)
-            }
-            KeyOwner::Foreign => Err(format!("no resource is stored at {key}")),
+        encode_object(&owner(key), key, stored_object(record)?, self.media_type)
+    }
+
+    fn encode_new(&self, key: &str, record: &Record) -> Result<Bytes, String> {
+        let (owner, mut object) = (owner(key), stored_object(record)?);
+        let is_new_claim = matches!(owner, KeyOwner::BuiltIn(built_in) if is_claim(built_in));
+        if is_new_claim && object.str_at(CLAIM_PHASE) == Some("Pending") {
+            object.remove_at(CLAIM_PHASE);
         }
+        encode_object(&owner, key, object, self.media_type)
     }
 
     fn decode(&self, key: &str, revision: u64, value: &Bytes) -> Option<Record> {
@@ -246,6 +276,34 @@ impl ValueCodec for KubernetesValues {
                 format!("object not decodable revision={revision}: {why}")
             })
         }))
+    }
+}
+
+/// The object of a record, without its revision.
+fn stored_object(record: &Record) -> Result<Value, String> {
+    let mut object = json::parse_wrapped(&record.body).map_err(|error| error.to_string())?;
+    object.remove_at(&["metadata", "resourceVersion"]);
+    Ok(object)
+}
+
+fn encode_object(
+    owner: &KeyOwner,
+    key: &str,
+    object: Value,
+    media_type: StorageMediaType,
+) -> Result<Bytes, String> {
+    match owner {
+        KeyOwner::BuiltIn(built_in) => encode_built_in(built_in, object, media_type),
+        KeyOwner::Custom => {
+            let mut value = write::to_vec(&object);
+            value.push(b'\n');
+            Ok(value.into())
+        }
+        KeyOwner::Server(kind) => {
+            let gvk = GroupVersionKind::new("", "v1", *kind);
+            schema::protobuf::encode(&gvk, &object).map(Bytes::from)
+        }
+        KeyOwner::Foreign => Err(format!("no resource is stored at {key}")),
     }
 }
 
@@ -345,7 +403,7 @@ fn decode_custom(value: &[u8]) -> Result<Record, String> {
     }
     let kind = object.str_at(&["kind"]).unwrap_or_default().to_owned();
     let head = encode::sorted_head(&GroupVersion::new(group, version).to_string(), &kind);
-    Ok(ServedResource::custom_record(&head, &StoredObject::of_converted(object)))
+    Ok(ServedResource::custom_record(&head, &StoredObject::of_unknown_crd(object)))
 }
 
 /// Decodes an object that the server itself keeps.

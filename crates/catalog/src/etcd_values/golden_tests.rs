@@ -37,14 +37,7 @@ const UNKNOWN: &[&str] = &[
     "extensions.v1beta1.DeploymentRollback",
     "extensions.v1beta1.Scale",
     "imagepolicy.k8s.io.v1alpha1.ImageReview",
-    "lifecycle.k8s.io.v1alpha1.Eviction",
-    "lifecycle.k8s.io.v1alpha1.EvictionRequest",
     "policy.v1beta1.Eviction",
-    "scheduling.k8s.io.v1alpha3.CompositePodGroup",
-    "scheduling.k8s.io.v1alpha3.PodGroup",
-    "scheduling.k8s.io.v1alpha3.Workload",
-    "scheduling.k8s.io.v1beta1.PodGroup",
-    "scheduling.k8s.io.v1beta1.Workload",
 ];
 
 /// The base names of all files with protobuf, sorted.
@@ -71,7 +64,7 @@ fn check(file: &Path) -> Result<(), String> {
         {
             stored.convert(object);
         }
-        if let Some(error) = schema::decode::normalise(object, schema).type_error(b"") {
+        if let Some(error) = schema::decode::normalize(object, schema).type_error(b"") {
             return Err(error);
         }
     }

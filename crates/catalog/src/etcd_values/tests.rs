@@ -12,7 +12,7 @@ use value::{Value, json};
 
 use super::{BUILT_IN, KubernetesValues, StorageMediaType};
 
-use crate::{ServedResource, Working, encode, keys};
+use crate::{ServedResource, encode, keys};
 
 /// A value that kube-apiserver 1.37 stored, with its answer to GET; `null` for keys that are not served.
 struct RecordedValue {
@@ -38,7 +38,8 @@ fn parsed(lines: &str) -> Vec<RecordedValue> {
         .collect()
 }
 
-/// JSON that clients sent is stored as they sent it in these objects; this server stores equal JSON with sorted keys.
+/// JSON that clients sent is stored as they sent it in these objects; this server stores equal JSON in canonical form
+/// (`docs/decisions/0036-canonical-raw-json.md`).
 const WITH_RAW_JSON: [&str; 3] = [
     "/registry/controllerrevisions/harbor/ferry-7d9",
     "/registry/deviceclasses/crane",
@@ -65,8 +66,16 @@ fn object(key: &str, record: &Record) -> Result<Value, String> {
 }
 
 /// Kinds that only alpha and beta versions have, which the recorded server did not serve. Upstream's golden files cover them.
-const NOT_RECORDED: [&str; 3] =
-    ["/registry/leasecandidates/", "/registry/resourcepoolstatusrequests/", "/registry/storageversions/"];
+const NOT_RECORDED: [&str; 8] = [
+    "/registry/compositepodgroups/",
+    "/registry/evictionrequests/",
+    "/registry/evictions/",
+    "/registry/leasecandidates/",
+    "/registry/podgroups/",
+    "/registry/resourcepoolstatusrequests/",
+    "/registry/storageversions/",
+    "/registry/workloads/",
+];
 
 #[test]
 fn every_stored_kind_is_recorded() {
@@ -87,7 +96,8 @@ fn object_as_answered(key: &str, value: &[u8], answer: &Value) -> Value {
     match table::find_kind(&wanted.group, &wanted.version, &wanted.kind) {
         Some(row) if stored != wanted => {
             let kind = ServedResource::of_row(row, &wanted.version).unwrap();
-            kind.to_sent(Working::of_converted(object)).into_value()
+            let shapes = kind.shapes();
+            shapes.to_sent(shapes.in_stored_version(&object).unwrap()).into_value()
         }
         _ => object,
     }
@@ -124,6 +134,30 @@ fn objects_are_encoded_to_the_bytes_of_kube_apiserver() {
 }
 
 #[test]
+fn json_inside_of_objects_is_stored_in_canonical_form() {
+    let key = "/registry/controllerrevisions/harbor/a";
+    let revision = |data: &str| {
+        let text = format!(
+            r#"{{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{{"name":"a","namespace":"harbor"}},"data":{data},"revision":1}}"#
+        );
+        let record = decode(key, text.as_bytes());
+        let value = codec().encode(key, &record);
+        value.map(|value| String::from_utf8_lossy(&value).into_owned())
+    };
+    for (data, expected) in [
+        (r#"{"b":1,"a":2}"#, r#"{"a":2,"b":1}"#),
+        (r#"{"a": [1.0, 1e0]}"#, r#"{"a":[1,1]}"#),
+        (r#"{"a":12345678901234567890123}"#, r#"{"a":1.2345678901234568e+22}"#),
+        (r#"{"a":"\u0061<"}"#, r#"{"a":"a\u003c"}"#),
+        (r#"{"a":1,"a":2}"#, r#"{"a":2}"#),
+    ] {
+        let value = revision(data).unwrap();
+        assert!(value.contains(expected), "{data}: {value:?}");
+    }
+    assert!(object(key, &decode(key, br#"{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"a"},"data":{"a":1e999}}"#)).is_err());
+}
+
+#[test]
 fn every_media_type_is_read() {
     for RecordedValue { key, value, .. } in recorded() {
         let record = decode(&key, &value);
@@ -136,6 +170,36 @@ fn every_media_type_is_read() {
             let text = BASE64_STANDARD.encode(&value);
             assert_eq!(decode(&key, text.as_bytes()).body, record.body, "{key} as base64");
         }
+    }
+}
+
+/// The strategy of kube-apiserver clears the status of a new claim, and only reading adds the default phase.
+#[test]
+fn a_new_claim_is_stored_without_a_phase() {
+    let key = "/registry/persistentvolumeclaims/n/c";
+    let claim = |status: &str| {
+        let text = format!(
+            r#"{{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{{"name":"c","namespace":"n"}},"spec":{{"accessModes":["ReadWriteOnce"],"resources":{{"requests":{{"storage":"1Gi"}}}},"volumeMode":"Filesystem"}},"status":{status}}}"#
+        );
+        text.into_bytes()
+    };
+    let phase =
+        |record: &Record| object(key, record).unwrap().str_at(&["status", "phase"]).map(str::to_owned);
+    for media_type in [StorageMediaType::Protobuf, StorageMediaType::Json, StorageMediaType::Yaml] {
+        let codec = KubernetesValues { media_type, ..codec() };
+        let read = |value: bytes::Bytes| codec.decode(key, 7, &value).unwrap();
+        let claim = |status| read(claim(status).into());
+        let pending = read(codec.encode(key, &claim(r#"{"phase":"Pending"}"#)).unwrap());
+        let created = codec.encode_new(key, &pending).unwrap();
+        assert!(!String::from_utf8_lossy(&created).contains("Pending"));
+        let created = read(created);
+        assert_eq!(phase(&created).as_deref(), Some("Pending"));
+        // An update that changes nothing else stores the phase, as in kube-apiserver.
+        assert_eq!(created.body, pending.body);
+        assert_ne!(created, pending, "{media_type:?}");
+        assert_eq!(read(codec.encode(key, &created).unwrap()), pending);
+        let bound = read(codec.encode(key, &claim(r#"{"phase":"Bound"}"#)).unwrap());
+        assert_eq!(phase(&read(codec.encode_new(key, &bound).unwrap())).as_deref(), Some("Bound"));
     }
 }
 
@@ -323,7 +387,7 @@ fn values_that_cannot_be_decoded_say_why() {
 #[test]
 fn keys_of_other_programs_are_ignored() {
     let codec = codec();
-    for key in ["/registry/workloads/n/a", "/registry/evictions/n/a", "/registry/x", "/registry/pods"] {
+    for key in ["/registry/gadgets/n/a", "/registry/evictionpolicies/n/a", "/registry/x", "/registry/pods"] {
         assert_eq!(codec.decode(key, 1, &b"{}".to_vec().into()), None, "{key}");
         let record = decode(
             "/registry/configmaps/n/c",

@@ -1,7 +1,7 @@
 //! A real kube-controller-manager beside this server: it leads, and the built-in controllers stand back.
 
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use conformance::server::{free_port, kubernetes_program};
 use conformance::{EtcdProcess, Problem, Server, accepts, eventually};
@@ -54,10 +54,13 @@ async fn logs(server: &Server, message: &str) {
     .unwrap();
 }
 
+/// How long a kube-controller-manager may take to lead after it was started.
+const LEADS_WITHIN: Duration = Duration::from_secs(20);
+
 async fn check_progress(server: &Server) {
     let client = server.client().unwrap();
     let begin = Instant::now();
-    eventually(PATIENCE, async || {
+    eventually(LEADS_WITHIN, async || {
         let lease = accepts(client.get(LEASE).await)?;
         let holder = lease.pointer("/spec/holderIdentity").and_then(Value::as_str).unwrap_or_default();
         if holder.is_empty() { Err(Problem::new("kube-controller-manager does not lead")) } else { Ok(()) }

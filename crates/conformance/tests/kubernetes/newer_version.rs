@@ -1,5 +1,5 @@
-//! During an upgrade, servers of this version and of a newer one use the same etcd. A newer version may store fields and kinds that this one
-//! does not know.
+//! During an upgrade, servers of this version and of a newer one use the same etcd. A newer version may store fields and kinds that this
+//! one does not know.
 
 use conformance::{EtcdProcess, Server, accepts, rejects};
 use http::Method;

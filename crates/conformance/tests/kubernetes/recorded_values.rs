@@ -2,10 +2,11 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use conformance::{EtcdProcess, Server, accepts};
-use serde_json::Value;
+use conformance::{Client, EtcdProcess, Problem, Server, accepts, eventually};
+use http::Method;
+use serde_json::{Value, json};
 
-use super::{ResourcePaths, without_controllers};
+use super::{PATIENCE, ResourcePaths, without_controllers};
 
 /// Stored values with kube-apiserver's answers, which unit tests of the encodings use, too.
 const RECORDED: &str = include_str!("../../../catalog/src/etcd_values/recorded.jsonl");
@@ -18,9 +19,8 @@ const OF_SERVERS: [&str; 4] = [
     "/registry/ranges/servicenodeports",
 ];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn stored_values_of_kube_apiserver_are_served_as_it_answered() {
-    let Some(etcd) = EtcdProcess::start().await.unwrap() else { return };
+/// Writes the values to etcd: objects of every stored kind that a kube-apiserver with default flags serves. Returns the recorded rows.
+pub(super) async fn seed(etcd: &EtcdProcess) -> Vec<Value> {
     let rows: Vec<Value> = RECORDED
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -32,6 +32,36 @@ async fn stored_values_of_kube_apiserver_are_served_as_it_answered() {
         let value = BASE64_STANDARD.decode(row["value"].as_str().unwrap()).unwrap();
         etcd.put(row["key"].as_str().unwrap(), value).await.unwrap();
     }
+    rows
+}
+
+/// Changes a label of every recorded object through this server, which writes the whole object anew. Returns their paths.
+pub(super) async fn write_all(ours: &Client, rows: &[Value]) -> Vec<String> {
+    let mut paths = ResourcePaths::new(ours);
+    let mut written = Vec::new();
+    let patch = json!({"metadata": {"labels": {"harbor.example.com/tide": "high"}}}).to_string();
+    let form = [("content-type", "application/merge-patch+json")];
+    for row in rows {
+        let path = paths.of(&row["answer"]).await;
+        eventually(PATIENCE, async || {
+            let patched = accepts(ours.send(Method::PATCH, &path, &form, patch.clone().into()).await)?;
+            let label = patched.pointer("/metadata/labels/harbor.example.com~1tide");
+            if label == Some(&json!("high")) {
+                return Ok(());
+            }
+            Err(Problem::new(format!("{path}: {patched}")))
+        })
+        .await
+        .unwrap();
+        written.push(path);
+    }
+    written
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_values_of_kube_apiserver_are_served_as_it_answered() {
+    let Some(etcd) = EtcdProcess::start().await.unwrap() else { return };
+    let rows = seed(&etcd).await;
     let flags = without_controllers(&etcd);
     let server = Server::serve(&flags.each_ref().map(String::as_str)).await.unwrap();
     let client = server.client().unwrap();
@@ -43,6 +73,7 @@ async fn stored_values_of_kube_apiserver_are_served_as_it_answered() {
         let served = accepts(client.get(&path).await).unwrap_or_else(|problem| panic!("{key}: {problem}"));
         assert_eq!(comparable(served), expected, "{key}");
     }
+    assert_eq!(write_all(&client, &rows).await.len(), rows.len());
 }
 
 /// The object without what servers write by themselves: the revision, and the state of APIServices whose server they call.
@@ -51,15 +82,15 @@ fn comparable(mut object: Value) -> Value {
     if object["kind"] == "APIService" {
         object.as_object_mut().unwrap().remove("status");
     }
-    normalise_numbers(&mut object);
+    normalize_numbers(&mut object);
     object
 }
 
 /// Writes whole numbers as integers: raw JSON inside an object keeps the form that the client sent in kube-apiserver (`1e3`), and not here.
-fn normalise_numbers(value: &mut Value) {
+pub(super) fn normalize_numbers(value: &mut Value) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(normalise_numbers),
-        Value::Object(fields) => fields.values_mut().for_each(normalise_numbers),
+        Value::Array(items) => items.iter_mut().for_each(normalize_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(normalize_numbers),
         Value::Number(number) if number.is_f64() => {
             let text = number.as_f64().unwrap().to_string();
             if let Ok(whole) = text.parse::<i64>() {
