@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use api::bootstrap_token::BootstrapToken;
 use value::Str;
 
 use crate::bearer::{self, BearerHeader};
+use crate::bootstrap_tokens::BootstrapTokens;
 use crate::caller::{AuthenticationMethod, Caller};
 use crate::front_proxy::FrontProxy;
 use crate::headers::{self, Headers, UnreadableHeader};
 use crate::observe::{OptionalObserver, TokenEvent};
 use crate::static_tokens::StaticTokens;
-use crate::tokens::{TokenCache, TokenVerifier, VerifiedToken};
+use crate::tokens::{TokenVerifier, VerifiedToken, VerifiedTokenCache};
 use crate::x509::ClientCertificate;
 
 /// The credentials of a request.
@@ -24,7 +26,6 @@ pub struct Evidence<'a> {
     pub headers: &'a dyn Headers,
     /// The path of the request: anonymous access may be limited to some paths.
     pub path: &'a str,
-    /// The time of the request.
     pub now: SystemTime,
 }
 
@@ -36,12 +37,15 @@ pub enum Error {
     /// The common name is not in `--requestheader-allowed-names`.
     #[error("x509: subject with cn={0} is not in the allowed list")]
     ProxyName(Str),
-    /// No authenticator recognises the token.
+    /// No authenticator recognizes the token.
     #[error("invalid bearer token")]
     InvalidToken,
-    /// The token was recognised but is invalid.
+    /// The token was recognized but is invalid.
     #[error("{0}")]
     Token(String),
+    /// The Secret of a bootstrap token does not exist or does not allow its use.
+    #[error("{0}")]
+    BootstrapToken(String),
     #[error("multiple base64.bearer.authorization tokens specified")]
     SeveralProtocolTokens,
     #[error("invalid base64.bearer.authorization token encoding")]
@@ -55,13 +59,21 @@ pub enum Error {
     Several(Vec<Error>),
 }
 
-/// The result of authenticating a request.
+impl Error {
+    /// The error in the status of a TokenReview, which does not say why a bootstrap token is invalid.
+    pub fn text_for_review(&self) -> String {
+        match self {
+            Error::BootstrapToken(_) => Error::InvalidToken.to_string(),
+            other => other.to_string(),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct AuthenticationResult {
     /// `Ok(None)` if there are no credentials and anonymous access is off, `Err` if credentials were
     /// rejected. Both are answered with 401.
     pub result: Result<Option<Caller>, Error>,
-    /// Warnings for the client.
     pub warnings: Vec<Str>,
     /// Annotations for the audit event.
     pub annotations: Vec<(&'static str, String)>,
@@ -77,7 +89,7 @@ pub enum Anonymous {
     Paths(Vec<Str>),
 }
 
-/// The authentication methods, in the order of the fields. The first that recognises the user decides.
+/// The authentication methods, in the order of the fields. The first that recognizes the user decides.
 /// Rejected credentials do not stop later methods, but disable anonymous access. Only an unreadable header of a front
 /// proxy rejects the request at once.
 #[derive(Clone, Debug, Default)]
@@ -87,8 +99,9 @@ pub struct Authenticator {
     pub client_certificates: bool,
     pub static_tokens: Option<Arc<StaticTokens>>,
     pub service_accounts: Option<TokenVerifier>,
+    pub bootstrap_tokens: Option<BootstrapTokens>,
     /// Recently verified service account tokens.
-    pub verified: Arc<TokenCache>,
+    pub verified: Arc<VerifiedTokenCache>,
     pub anonymous: Anonymous,
     /// Receives token events for metrics.
     pub observer: OptionalObserver,
@@ -166,7 +179,7 @@ impl Authenticator {
     }
 
     fn accepts_tokens(&self) -> bool {
-        self.static_tokens.is_some() || self.service_accounts.is_some()
+        self.static_tokens.is_some() || self.service_accounts.is_some() || self.bootstrap_tokens.is_some()
     }
 
     async fn caller_of_token(
@@ -176,14 +189,13 @@ impl Authenticator {
         now: SystemTime,
     ) -> Result<TokenCaller, Error> {
         if let Some(caller) = self.static_tokens.as_ref().and_then(|tokens| tokens.caller(token)) {
-            // Static tokens are valid for the API server's audiences only.
-            let own = self.service_accounts.as_ref().map(TokenVerifier::audiences).unwrap_or_default();
-            let audiences: Vec<Str> =
-                own.iter().filter(|audience| wanted.is_none_or(|w| w.contains(audience))).cloned().collect();
-            if audiences.is_empty() && !own.is_empty() {
-                return Err(Error::InvalidToken);
-            }
-            return Ok(TokenCaller { caller, audiences, warnings: Vec::new(), annotations: Vec::new() });
+            return self.for_own_audiences(caller, wanted);
+        }
+        // No service account token has this form.
+        if let (Some(tokens), Some(token)) = (&self.bootstrap_tokens, BootstrapToken::parse(token)) {
+            let user = tokens.user(token, now).map_err(Error::BootstrapToken)?;
+            let caller = Caller::authenticated(user, AuthenticationMethod::BootstrapToken);
+            return self.for_own_audiences(caller, wanted);
         }
         let Some(accounts) = &self.service_accounts else { return Err(Error::InvalidToken) };
         if let Some(found) = self.verified.get(token, wanted, now) {
@@ -201,9 +213,19 @@ impl Authenticator {
         self.verified.put(token, wanted, now, found.clone());
         Ok(found)
     }
+
+    /// The result for a token that has no audiences of its own: it is valid for those of the API server.
+    fn for_own_audiences(&self, caller: Caller, wanted: Option<&[Str]>) -> Result<TokenCaller, Error> {
+        let own = self.service_accounts.as_ref().map(TokenVerifier::audiences).unwrap_or_default();
+        let is_wanted = |audience: &&Str| wanted.is_none_or(|wanted| wanted.contains(audience));
+        let audiences: Vec<Str> = own.iter().filter(is_wanted).cloned().collect();
+        if audiences.is_empty() && !own.is_empty() {
+            return Err(Error::InvalidToken);
+        }
+        Ok(TokenCaller { caller, audiences, warnings: Vec::new(), annotations: Vec::new() })
+    }
 }
 
-/// The user of a token.
 #[derive(Clone, Debug)]
 pub struct TokenCaller {
     pub caller: Caller,

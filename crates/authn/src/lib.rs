@@ -31,8 +31,9 @@
 
 mod authenticator;
 mod bearer;
+mod bootstrap_tokens;
 mod caller;
-mod front_proxy;
+pub mod front_proxy;
 mod headers;
 pub mod impersonation;
 mod observe;
@@ -41,14 +42,16 @@ pub mod tokens;
 mod user;
 pub mod x509;
 
+pub use api::identities as names;
 pub use authenticator::{Anonymous, AuthenticationResult, Authenticator, Error, Evidence, TokenCaller};
 pub use bearer::protocols_without_token;
+pub use bootstrap_tokens::{BootstrapSecrets, BootstrapTokens, FoundBootstrapSecret};
 pub use caller::{AuthenticationMethod, Caller, CallerHandle, InternalIdentity};
 pub use front_proxy::{FrontProxy, comparable_header_name};
 pub use headers::{HeaderLines, Headers, UnreadableHeader};
 pub use observe::{OptionalObserver, TokenEvent, TokenObserver, TokenUse};
 pub use static_tokens::{StaticTokens, TokenFileError, TokenFileWarning};
-pub use user::{User, names, service_account};
+pub use user::{User, service_account};
 
 #[cfg(test)]
 mod tests;

@@ -61,7 +61,6 @@ pub(crate) const UNSUPPORTED_FLAGS: &[UnsupportedFlag] = &[
     rejected("oidc-signing-algs", OIDC),
     rejected("oidc-username-claim", OIDC),
     rejected("oidc-username-prefix", OIDC),
-    boolean(rejected("enable-bootstrap-token-auth", "bootstrap token authentication is not implemented yet")),
     rejected(
         "service-account-signing-endpoint",
         "external signing of service account tokens is not implemented yet",

@@ -2,6 +2,7 @@
 
 mod config;
 
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -84,6 +85,10 @@ pub(crate) struct Args {
     /// CSV file of static bearer tokens, one per line: token,user,uid,"group1,group2". Reloaded when it changes.
     #[arg(long, help_heading = "Authentication")]
     token_auth_file: Option<PathBuf>,
+    /// Accept bootstrap tokens, with which new nodes join: Secrets in kube-system of type bootstrap.kubernetes.io/token. The built-in
+    /// controllers then sign the ConfigMap cluster-info with them and delete expired ones.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, help_heading = "Authentication")]
+    enable_bootstrap_token_auth: bool,
     /// Accept requests without credentials as user system:anonymous [default: true, but false with --authorization-mode=AlwaysAllow].
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Authentication")]
     anonymous_auth: Option<bool>,
@@ -258,17 +263,21 @@ pub(crate) fn run(args: &Args, unsupported: &[&'static str], flags: Vec<(String,
         println!("{text}");
         return Ok(());
     }
-    logging::start(args.logging_format, args.verbosity)?;
+    let log = logging::start(args.logging_format, args.verbosity)?;
     let outcome = config::config(args, unsupported).and_then(|config| serve(Config { flags, ..config }));
+    // What follows is written to standard error without the queue of the log.
+    drop(log);
     let Err(error) = outcome else { return Ok(()) };
     let text = format!("{error:#}");
     let words = error.downcast_ref::<ConfigError>().and_then(ConfigError::kubernetes_words);
     // kube-apiserver logs a start error in this form; log alerts look for it.
-    let in_log = |words: &str| eprintln!("\"command failed\" err={}", api::field::quote(words));
+    let in_log = |words: &str| {
+        let _ = writeln!(std::io::stderr(), "\"command failed\" err={}", api::field::quote(words));
+    };
     if let Some(problems) = error.downcast_ref::<ConfigError>().and_then(ConfigError::file_problems) {
         // The list of positions repeats each message, so the error itself is not printed again.
         in_log(&problems.words);
-        eprintln!("{}", problems.locations.trim_start_matches('\n'));
+        let _ = writeln!(std::io::stderr(), "{}", problems.locations.trim_start_matches('\n'));
         bail!(AlreadyPrinted);
     }
     in_log(words.unwrap_or(&text));

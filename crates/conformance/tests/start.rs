@@ -309,7 +309,6 @@ async fn security_flags_that_are_not_implemented_are_rejected() {
         "--audit-webhook-config-file=/x",
         "--egress-selector-config-file=/x",
         "--requestheader-client-ca-file=/x",
-        "--enable-bootstrap-token-auth",
         "--feature-gates=NoSuchGate=true",
         "--feature-gates=DRAAdminAccess=false",
         "--enable-admission-plugins=NoSuchPlugin",
@@ -453,7 +452,7 @@ async fn flags_without_effect_are_accepted_with_a_warning() {
     let server = server.unwrap();
     accepts(server.client().unwrap().get("/api").await).unwrap();
     assert!(server.log().contains("peer-advertise-port"), "{}", server.log());
-    // A flag for the default behaviour causes no warning.
+    // A flag for the default behavior causes no warning.
     assert!(!server.log().contains("aggregator-routing"), "{}", server.log());
     let server = Server::serve(&["--enable-aggregator-routing=false"]).await.unwrap();
     assert!(server.log().contains("always reached at their endpoints"), "{}", server.log());

@@ -6,6 +6,20 @@
 //!
 //! [`start`] spawns the controllers of kube-controller-manager, [`start_scheduler`] the scheduler, and [`start_event_ttl`] the expiry of
 //! events. Where several servers share a store, [`lead`] runs the first two in one of them.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use controllers::{Api, ControllerOptions};
+//! use tokio::sync::watch;
+//!
+//! /// `api` builds the access of a controller to the server from the name of its service account.
+//! async fn run<A: Api>(api: impl Fn(&'static str) -> A, options: ControllerOptions, stop: watch::Receiver<bool>) {
+//!     let expiry = controllers::start_event_ttl(&api, Duration::from_hours(1), stop.clone());
+//!     controllers::start(&api, options, stop).await;
+//!     let _ = expiry.await;
+//! }
+//! ```
 
 mod api;
 mod drive;
@@ -14,6 +28,7 @@ mod leadership;
 mod queue;
 
 mod aggregation;
+mod bootstrap_signer;
 mod claims;
 mod event_ttl;
 mod events;
@@ -25,6 +40,7 @@ mod root_ca;
 mod scheduler;
 mod service_accounts;
 mod service_cidrs;
+mod token_cleaner;
 
 #[cfg(test)]
 mod fake;
@@ -42,7 +58,7 @@ pub use crate::api::{
 pub use aggregation::Aggregate;
 pub use claims::{ClaimLabels, ClaimObserver, ObserveClaims};
 pub use leadership::{Candidate, ControllerGroup, LeaseApi, StartGroup, lead};
-pub use quotas::{Recount, RecountFuture, RecountOutcome};
+pub use quotas::{NAME as QUOTA_CONTROLLER, Recount, RecountFuture, RecountOutcome};
 
 #[derive(Clone, Debug)]
 pub struct ControllerOptions {
@@ -56,6 +72,8 @@ pub struct ControllerOptions {
     pub admin_access: bool,
     /// Receives the counts of resource claims for metrics.
     pub observe_claims: Option<ObserveClaims>,
+    /// Signs `cluster-info` with bootstrap tokens, and deletes expired ones.
+    pub bootstrap_tokens: bool,
     /// How long a pod's node must be missing before the pod is deleted as orphaned.
     pub node_quarantine: Duration,
 }
@@ -69,6 +87,7 @@ impl ControllerOptions {
             recount: None,
             admin_access: true,
             observe_claims: None,
+            bootstrap_tokens: false,
             node_quarantine: Duration::from_secs(40),
         }
     }
@@ -85,8 +104,15 @@ pub fn start<A: Api>(
     options: ControllerOptions,
     stop: watch::Receiver<bool>,
 ) -> impl Future<Output = ()> + Send {
-    let ControllerOptions { root_ca, aggregate, recount, admin_access, observe_claims, node_quarantine } =
-        options;
+    let ControllerOptions {
+        root_ca,
+        aggregate,
+        recount,
+        admin_access,
+        observe_claims,
+        bootstrap_tokens,
+        node_quarantine,
+    } = options;
     let api = |name| Arc::new(api(name));
     let mut all = JoinSet::new();
     if let Some(pem) = root_ca {
@@ -94,6 +120,10 @@ pub fn start<A: Api>(
     }
     if let Some(recount) = recount {
         all.spawn(quotas::run(api(quotas::NAME), recount, stop.clone()));
+    }
+    if bootstrap_tokens {
+        all.spawn(bootstrap_signer::run(api(bootstrap_signer::NAME), stop.clone()));
+        all.spawn(token_cleaner::run(api(token_cleaner::NAME), stop.clone()));
     }
     all.spawn(claims::run(api(claims::NAME), admin_access, observe_claims, stop.clone()));
     all.spawn(service_accounts::run(api(service_accounts::NAME), stop.clone()));

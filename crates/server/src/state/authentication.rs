@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use authn::impersonation::LastModes;
-use authn::{Authenticator, OptionalObserver, TokenObserver};
+use authn::{Authenticator, BootstrapTokens, OptionalObserver, TokenObserver};
 use transport::trust::{Authority, ClientTrust};
 
 use super::Storage;
+use crate::bootstrap_tokens::StoredBootstrapTokens;
 use crate::config::{AuthenticationConfig, ConfigError};
 use crate::metrics::Metrics;
 use crate::tokens::Tokens;
@@ -61,7 +62,14 @@ impl AuthenticationConfig {
         metrics: &Metrics,
         context: &AuthenticationContext<'_>,
     ) -> Result<Authenticators, ConfigError> {
-        let AuthenticationConfig { client_ca: _, front_proxy, static_tokens, tokens, anonymous } = self;
+        let AuthenticationConfig {
+            client_ca: _,
+            front_proxy,
+            static_tokens,
+            tokens,
+            bootstrap_tokens,
+            anonymous,
+        } = self;
         let (tokens, verifier) = tokens
             .map(|config| Tokens::new(config, &storage.store, context.advertised, context.webhook_tokens))
             .transpose()?
@@ -71,6 +79,8 @@ impl AuthenticationConfig {
             client_certificates: trust.clients.is_some(),
             static_tokens: static_tokens.map(Arc::new),
             service_accounts: verifier,
+            bootstrap_tokens: bootstrap_tokens
+                .then(|| BootstrapTokens::new(Arc::new(StoredBootstrapTokens::new(storage.store.clone())))),
             anonymous,
             observer: OptionalObserver::by(Arc::clone(&metrics.authentication) as Arc<dyn TokenObserver>),
             ..Authenticator::default()
