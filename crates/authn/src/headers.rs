@@ -9,7 +9,6 @@ use value::text::{bad_percent_escape, percent_decode};
 
 /// Request headers. Names are compared case-insensitively.
 pub trait Headers: Sync {
-    /// The first value of a header.
     fn first(&self, name: &str) -> Option<&[u8]>;
 
     /// Calls `visit` with name and value of every header line, in order.
@@ -40,7 +39,6 @@ pub(crate) fn first<'a>(headers: &'a dyn Headers, name: &str) -> Result<&'a str,
     std::str::from_utf8(value).map_err(|_| UnreadableHeader(name.into()))
 }
 
-/// All values of a header.
 pub(crate) fn all(headers: &dyn Headers, name: &str) -> Result<Vec<Str>, UnreadableHeader> {
     let mut values = Vec::new();
     collect(headers, &mut |line, value| {

@@ -405,7 +405,7 @@ fn internal_identities_have_the_user_names_and_groups_of_kubernetes() {
 }
 
 #[test]
-fn service_account_names_are_recognised_only_in_their_strict_form() {
+fn service_account_names_are_recognized_only_in_their_strict_form() {
     assert_eq!(service_account::split("system:serviceaccount:ns:name.x"), Some(("ns", "name.x")));
     for bad in
         ["alice", "system:serviceaccount:ns", "system:serviceaccount:ns:a:b", "system:serviceaccount:NS:a"]

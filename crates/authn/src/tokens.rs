@@ -4,7 +4,7 @@
 //! and the stored objects that a token is bound to ([`BoundObjects`]), and returns its user. [`TokenRequest`]
 //! decides which tokens a client may request. [`discovery`] has the documents for relying parties.
 //!
-//! INVARIANT: only this module holds a private key.
+//! INVARIANT: only this module holds the private keys that sign tokens.
 
 mod cache;
 mod claims;
@@ -17,10 +17,10 @@ mod request;
 mod verify;
 mod webhook_request;
 
-pub use cache::TokenCache;
+pub use cache::VerifiedTokenCache;
 pub use claims::{BoundKind, BoundObject, ObjectReference, TokenClaims};
 pub use issue::Issuer;
-pub use keys::{KeyError, SigningKey, TokenVerificationKey};
+pub use keys::{SigningKey, TokenKeyError, TokenVerificationKey};
 pub use refusal::{RefusalCause, RefusalReason, TokenRequestRefusal};
 pub use request::{AttestFuture, Attester, RequestRules, TokenGrant, TokenRequest};
 pub use verify::{BoundObjects, LookupFuture, TokenVerifier, VerifiedToken};

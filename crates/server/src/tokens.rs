@@ -10,8 +10,8 @@ use authn::tokens::{
 };
 use catalog::encode;
 use catalog::keys;
-use storage::Store;
-use value::{Str, Value};
+use storage::{EntryIdentity, Store, StoredEntry};
+use value::{Map, Str, TtlCache, Value};
 
 use crate::config::ConfigError;
 use crate::consistent_reads;
@@ -103,48 +103,94 @@ impl Tokens {
 /// Looks up the objects that tokens are bound to in the store.
 pub struct StoredObjects {
     store: Store,
-    /// Also an object that memory has is read as other servers have written it. Like kube-apiserver, tokens are issued for such objects, and
-    /// verified with those in memory.
+    /// Reads every object as other servers have written it, even one that memory has. Like kube-apiserver, tokens are issued for such
+    /// objects, and verified with those in memory.
     is_newest: bool,
+    /// Name, UID and deletion timestamp of large objects, by their storage key. They expire only when the entry changes.
+    identities: TtlCache<Arc<str>, (EntryIdentity, Arc<Value>), u8>,
 }
+
+/// Objects and Secrets with larger bodies are not decoded for each request that uses their token.
+pub(crate) const LARGE_BODY: usize = 8 * 1024;
+/// Number of large objects whose identities are cached.
+const CACHED_IDENTITIES: usize = 4096;
 
 impl StoredObjects {
     /// For verifying tokens: an object that memory lacks is looked up in the backend.
     pub fn in_memory(store: Store) -> Self {
-        StoredObjects { store, is_newest: false }
+        StoredObjects { store, is_newest: false, identities: TtlCache::new(CACHED_IDENTITIES) }
     }
 
     /// For issuing tokens: every object is looked up in the backend.
     pub fn newest(store: Store) -> Self {
-        StoredObjects { store, is_newest: true }
+        StoredObjects { store, is_newest: true, identities: TtlCache::new(CACHED_IDENTITIES) }
+    }
+
+    /// The entry of an object. Another server may have created it a moment ago.
+    async fn entry(&self, key: &str) -> Result<Option<Arc<StoredEntry>>, String> {
+        match self.store.get(key).filter(|_| !self.is_newest) {
+            None => {
+                consistent_reads::entry(&self.store, key).await.map_err(|status| status.message().to_owned())
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// The identity of an object, decoded once for each entry in memory if it is large.
+    fn identity_of(&self, entry: &Arc<StoredEntry>) -> Result<Arc<Value>, String> {
+        if entry.body.len() <= LARGE_BODY {
+            return decode(entry);
+        }
+        if let Some((of, known)) = self.identities.get(&entry.key, 0)
+            && of.is(entry)
+        {
+            return Ok(known);
+        }
+        let object = decode(entry)?;
+        let mut identity = Value::Map(Map::new());
+        for field in ["name", "uid", "deletionTimestamp"] {
+            if let Some(value) = object.at(&["metadata", field]) {
+                identity.set_at(&["metadata", field], value.clone());
+            }
+        }
+        let identity = Arc::new(identity);
+        self.identities.insert(
+            Arc::clone(&entry.key),
+            (EntryIdentity::of(entry), Arc::clone(&identity)),
+            0..1,
+        );
+        Ok(identity)
+    }
+}
+
+fn decode(entry: &StoredEntry) -> Result<Arc<Value>, String> {
+    encode::tree(entry).map(Arc::new).map_err(|e| e.to_string())
+}
+
+fn key(kind: BoundKind, namespace: &str, name: &str) -> String {
+    match kind {
+        BoundKind::ServiceAccount => keys::namespaced(keys::SERVICE_ACCOUNTS, namespace, name),
+        BoundKind::Pod => keys::namespaced(keys::PODS, namespace, name),
+        BoundKind::Secret => keys::namespaced(keys::SECRETS, namespace, name),
+        BoundKind::Node => keys::cluster_scoped(keys::NODES, name),
+        BoundKind::Webhooks(WebhookConfigurationKind::Validating) => {
+            keys::cluster_scoped(keys::VALIDATING_WEBHOOKS, name)
+        }
+        BoundKind::Webhooks(WebhookConfigurationKind::Mutating) => {
+            keys::cluster_scoped(keys::MUTATING_WEBHOOKS, name)
+        }
     }
 }
 
 impl BoundObjects for StoredObjects {
     fn get<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> LookupFuture<'a> {
-        let key = match kind {
-            BoundKind::ServiceAccount => keys::namespaced(keys::SERVICE_ACCOUNTS, namespace, name),
-            BoundKind::Pod => keys::namespaced(keys::PODS, namespace, name),
-            BoundKind::Secret => keys::namespaced(keys::SECRETS, namespace, name),
-            BoundKind::Node => format!("{}{name}", keys::NODES),
-            BoundKind::Webhooks(WebhookConfigurationKind::Validating) => {
-                format!("{}{name}", keys::VALIDATING_WEBHOOKS)
-            }
-            BoundKind::Webhooks(WebhookConfigurationKind::Mutating) => {
-                format!("{}{name}", keys::MUTATING_WEBHOOKS)
-            }
-        };
-        Box::pin(async move {
-            // Another server may have created the object a moment ago.
-            let entry = match self.store.get(&key).filter(|_| !self.is_newest) {
-                None => consistent_reads::entry(&self.store, &key)
-                    .await
-                    .map_err(|status| status.message().to_owned())?,
-                found => found,
-            };
-            let object = entry.map(|entry| encode::tree(&entry)).transpose();
-            object.map(|object| object.map(Arc::new)).map_err(|e| e.to_string())
-        })
+        let key = key(kind, namespace, name);
+        Box::pin(async move { self.entry(&key).await?.map(|entry| decode(&entry)).transpose() })
+    }
+
+    fn identity<'a>(&'a self, kind: BoundKind, namespace: &'a str, name: &'a str) -> LookupFuture<'a> {
+        let key = key(kind, namespace, name);
+        Box::pin(async move { self.entry(&key).await?.map(|entry| self.identity_of(&entry)).transpose() })
     }
 
     /// Built-in groups and groups of CRDs always have an APIService: kube-apiserver registers one for each, and registers it again

@@ -1,4 +1,4 @@
-//! [`TokenCache`]: recently verified tokens, because verifying a signature is expensive.
+//! [`VerifiedTokenCache`]: recently verified tokens, because verifying a signature is expensive.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -14,17 +14,17 @@ const CACHE_TTL: Duration = Duration::from_secs(10);
 const CAPACITY: usize = 4096;
 
 /// Verified tokens by digest. Rejected tokens are not cached: each costs its sender a verification.
-pub struct TokenCache {
+pub struct VerifiedTokenCache {
     entries: TtlCache<[u8; 32], TokenCaller, SystemTime>,
 }
 
-impl Default for TokenCache {
+impl Default for VerifiedTokenCache {
     fn default() -> Self {
-        TokenCache { entries: TtlCache::new(CAPACITY) }
+        VerifiedTokenCache { entries: TtlCache::new(CAPACITY) }
     }
 }
 
-impl TokenCache {
+impl VerifiedTokenCache {
     /// The caller of a token that was verified for these audiences less than [`CACHE_TTL`] ago.
     pub(crate) fn get(&self, token: &str, wanted: Option<&[Str]>, now: SystemTime) -> Option<TokenCaller> {
         self.entries.get(&key(token, wanted), now)
@@ -38,9 +38,9 @@ impl TokenCache {
     }
 }
 
-impl fmt::Debug for TokenCache {
+impl fmt::Debug for VerifiedTokenCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TokenCache")
+        f.write_str("VerifiedTokenCache")
     }
 }
 

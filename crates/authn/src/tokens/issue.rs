@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use value::{Str, Value, write};
 
 use crate::tokens::claims::TokenClaims;
-use crate::tokens::keys::{KeyError, SigningKey};
+use crate::tokens::keys::{SigningKey, TokenKeyError};
 
 #[derive(Debug)]
 pub struct Issuer {
@@ -20,7 +20,7 @@ impl Issuer {
     }
 
     /// Uses the first private key of a PEM file.
-    pub fn from_pem(name: impl Into<Str>, pem: &[u8]) -> Result<Self, KeyError> {
+    pub fn from_pem(name: impl Into<Str>, pem: &[u8]) -> Result<Self, TokenKeyError> {
         SigningKey::from_pem(pem).map(|key| Self::new(name, key))
     }
 
@@ -32,11 +32,11 @@ impl Issuer {
         self.key.public()
     }
 
-    pub fn issue(&self, claims: &TokenClaims) -> Result<String, KeyError> {
+    pub fn issue(&self, claims: &TokenClaims) -> Result<String, TokenKeyError> {
         self.sign(&claims.to_value(&self.name))
     }
 
-    pub(super) fn sign(&self, payload: &Value) -> Result<String, KeyError> {
+    pub(super) fn sign(&self, payload: &Value) -> Result<String, TokenKeyError> {
         let public = self.key.public();
         let header =
             Value::map([("alg", Value::from(public.algorithm())), ("kid", Value::from(public.id().clone()))]);

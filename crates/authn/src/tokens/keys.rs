@@ -18,12 +18,12 @@ use x509_parser::public_key;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
+pub enum TokenKeyError {
     #[error("data does not contain any valid RSA or ECDSA public keys")]
     NoPublicKey,
     #[error("data does not contain a valid RSA or ECDSA private key")]
     NoPrivateKey,
-    /// Not RSA with at least 2048 bits, nor one of the three curves.
+    /// The key is neither RSA with at least 2048 bits nor ECDSA on one of the three curves.
     #[error("unknown key type, must be RSA of at least 2048 bits, or ECDSA on P-256, P-384 or P-521")]
     Unsupported,
     /// No randomness is available, or signing failed.
@@ -32,50 +32,51 @@ pub enum KeyError {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Algorithm {
+enum SigningAlgorithm {
     Es256,
     Es384,
     Es512,
     Rs256,
 }
 
-impl Algorithm {
-    const CURVES: [Algorithm; 3] = [Algorithm::Es256, Algorithm::Es384, Algorithm::Es512];
+impl SigningAlgorithm {
+    const CURVES: [SigningAlgorithm; 3] =
+        [SigningAlgorithm::Es256, SigningAlgorithm::Es384, SigningAlgorithm::Es512];
 
     fn name(self) -> &'static str {
         match self {
-            Algorithm::Es256 => "ES256",
-            Algorithm::Es384 => "ES384",
-            Algorithm::Es512 => "ES512",
-            Algorithm::Rs256 => "RS256",
+            SigningAlgorithm::Es256 => "ES256",
+            SigningAlgorithm::Es384 => "ES384",
+            SigningAlgorithm::Es512 => "ES512",
+            SigningAlgorithm::Rs256 => "RS256",
         }
     }
 
     fn verification(self) -> &'static dyn VerificationAlgorithm {
         match self {
-            Algorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
-            Algorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
-            Algorithm::Es512 => &signature::ECDSA_P521_SHA512_FIXED,
-            Algorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+            SigningAlgorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
+            SigningAlgorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
+            SigningAlgorithm::Es512 => &signature::ECDSA_P521_SHA512_FIXED,
+            SigningAlgorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
         }
     }
 
     fn signing(self) -> Option<&'static EcdsaSigningAlgorithm> {
         match self {
-            Algorithm::Es256 => Some(&signature::ECDSA_P256_SHA256_FIXED_SIGNING),
-            Algorithm::Es384 => Some(&signature::ECDSA_P384_SHA384_FIXED_SIGNING),
-            Algorithm::Es512 => Some(&signature::ECDSA_P521_SHA512_FIXED_SIGNING),
-            Algorithm::Rs256 => None,
+            SigningAlgorithm::Es256 => Some(&signature::ECDSA_P256_SHA256_FIXED_SIGNING),
+            SigningAlgorithm::Es384 => Some(&signature::ECDSA_P384_SHA384_FIXED_SIGNING),
+            SigningAlgorithm::Es512 => Some(&signature::ECDSA_P521_SHA512_FIXED_SIGNING),
+            SigningAlgorithm::Rs256 => None,
         }
     }
 
     /// The curve's name in a JWK, and the length of a coordinate in bytes.
     fn curve(self) -> Option<(&'static str, usize)> {
         match self {
-            Algorithm::Es256 => Some(("P-256", 32)),
-            Algorithm::Es384 => Some(("P-384", 48)),
-            Algorithm::Es512 => Some(("P-521", 66)),
-            Algorithm::Rs256 => None,
+            SigningAlgorithm::Es256 => Some(("P-256", 32)),
+            SigningAlgorithm::Es384 => Some(("P-384", 48)),
+            SigningAlgorithm::Es512 => Some(("P-521", 66)),
+            SigningAlgorithm::Rs256 => None,
         }
     }
 }
@@ -83,7 +84,7 @@ impl Algorithm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenVerificationKey {
     id: Str,
-    algorithm: Algorithm,
+    algorithm: SigningAlgorithm,
     /// As the verification algorithm needs it: an uncompressed point, or modulus and exponent in DER.
     key: Vec<u8>,
     /// The numbers of the JWK: x and y, or n and e.
@@ -93,14 +94,14 @@ pub struct TokenVerificationKey {
 impl TokenVerificationKey {
     /// All public keys of a PEM file, including those of private keys and certificates. Other blocks are
     /// skipped.
-    pub fn all_from_pem(text: &[u8]) -> Result<Vec<Self>, KeyError> {
+    pub fn all_from_pem(text: &[u8]) -> Result<Vec<Self>, TokenKeyError> {
         let mut keys = Vec::new();
         for section in pem::blocks(text) {
             match section.label.as_str() {
                 "PUBLIC KEY" => keys.push(Self::from_spki(&section.bytes)?),
                 "CERTIFICATE" => {
                     let (_, certificate) =
-                        X509Certificate::from_der(&section.bytes).map_err(|_| KeyError::Unsupported)?;
+                        X509Certificate::from_der(&section.bytes).map_err(|_| TokenKeyError::Unsupported)?;
                     keys.push(Self::from_spki(certificate.public_key().raw)?);
                 }
                 label => {
@@ -110,29 +111,29 @@ impl TokenVerificationKey {
                 }
             }
         }
-        if keys.is_empty() { Err(KeyError::NoPublicKey) } else { Ok(keys) }
+        if keys.is_empty() { Err(TokenKeyError::NoPublicKey) } else { Ok(keys) }
     }
 
-    fn from_spki(der: &[u8]) -> Result<Self, KeyError> {
-        let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| KeyError::Unsupported)?;
+    fn from_spki(der: &[u8]) -> Result<Self, TokenKeyError> {
+        let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|_| TokenKeyError::Unsupported)?;
         let raw = info.subject_public_key.data.to_vec();
-        let (algorithm, numbers) = match info.parsed().map_err(|_| KeyError::Unsupported)? {
+        let (algorithm, numbers) = match info.parsed().map_err(|_| TokenKeyError::Unsupported)? {
             public_key::PublicKey::RSA(rsa) => {
                 let numbers = (significant(rsa.modulus), significant(rsa.exponent));
                 if numbers.0.len() < 256 {
-                    return Err(KeyError::Unsupported);
+                    return Err(TokenKeyError::Unsupported);
                 }
-                (Algorithm::Rs256, numbers)
+                (SigningAlgorithm::Rs256, numbers)
             }
             public_key::PublicKey::EC(point) => {
                 // An uncompressed point: 4, x, y. Its length identifies the curve.
-                let coordinates = point.data().strip_prefix(&[4]).ok_or(KeyError::Unsupported)?;
+                let coordinates = point.data().strip_prefix(&[4]).ok_or(TokenKeyError::Unsupported)?;
                 let (x, y) = coordinates.split_at(coordinates.len() / 2);
                 let algorithm =
-                    Algorithm::CURVES.into_iter().find(|a| a.curve().is_some_and(|c| c.1 == x.len()));
-                (algorithm.ok_or(KeyError::Unsupported)?, (x.to_vec(), y.to_vec()))
+                    SigningAlgorithm::CURVES.into_iter().find(|a| a.curve().is_some_and(|c| c.1 == x.len()));
+                (algorithm.ok_or(TokenKeyError::Unsupported)?, (x.to_vec(), y.to_vec()))
             }
-            _ => return Err(KeyError::Unsupported),
+            _ => return Err(TokenKeyError::Unsupported),
         };
         let id = URL_SAFE_NO_PAD.encode(digest(&SHA256, der));
         Ok(TokenVerificationKey { id: id.into(), algorithm, key: raw, numbers })
@@ -196,35 +197,39 @@ enum KeyPair {
 
 impl SigningKey {
     /// The first private key of a PEM file.
-    pub fn from_pem(text: &[u8]) -> Result<Self, KeyError> {
+    pub fn from_pem(text: &[u8]) -> Result<Self, TokenKeyError> {
         for section in pem::blocks(text) {
             if let Some(key) = Self::from_section(&section.label, &section.bytes)? {
                 return Ok(key);
             }
         }
-        Err(KeyError::NoPrivateKey)
+        Err(TokenKeyError::NoPrivateKey)
     }
 
     /// Generates a P-256 key. Also returns its PEM, to be stored in a file.
-    pub fn generate() -> Result<(Self, String), KeyError> {
+    pub fn generate() -> Result<(Self, String), TokenKeyError> {
         let document =
             EcdsaKeyPair::generate_pkcs8(&signature::ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
-                .map_err(|_| KeyError::Signing)?;
+                .map_err(|_| TokenKeyError::Signing)?;
         let pem = pem::encode("PRIVATE KEY", document.as_ref());
         Ok((Self::from_pem(pem.as_bytes())?, pem))
     }
 
-    fn from_section(label: &str, der: &[u8]) -> Result<Option<Self>, KeyError> {
+    fn from_section(label: &str, der: &[u8]) -> Result<Option<Self>, TokenKeyError> {
         let pair = match label {
-            "RSA PRIVATE KEY" => KeyPair::Rsa(RsaKeyPair::from_der(der).map_err(|_| KeyError::Unsupported)?),
+            "RSA PRIVATE KEY" => {
+                KeyPair::Rsa(RsaKeyPair::from_der(der).map_err(|_| TokenKeyError::Unsupported)?)
+            }
             "EC PRIVATE KEY" | "PRIVATE KEY" => {
-                let ec = Algorithm::CURVES
+                let ec = SigningAlgorithm::CURVES
                     .into_iter()
-                    .filter_map(Algorithm::signing)
+                    .filter_map(SigningAlgorithm::signing)
                     .find_map(|algorithm| EcdsaKeyPair::from_private_key_der(algorithm, der).ok());
                 match ec {
                     Some(pair) => KeyPair::Ec(pair),
-                    None => KeyPair::Rsa(RsaKeyPair::from_pkcs8(der).map_err(|_| KeyError::Unsupported)?),
+                    None => {
+                        KeyPair::Rsa(RsaKeyPair::from_pkcs8(der).map_err(|_| TokenKeyError::Unsupported)?)
+                    }
                 }
             }
             _ => return Ok(None),
@@ -233,7 +238,7 @@ impl SigningKey {
             KeyPair::Ec(pair) => pair.public_key().as_der(),
             KeyPair::Rsa(pair) => pair.public_key().as_der(),
         }
-        .map_err(|_| KeyError::Unsupported)?;
+        .map_err(|_| TokenKeyError::Unsupported)?;
         Ok(Some(SigningKey { public: TokenVerificationKey::from_spki(spki.as_ref())?, pair }))
     }
 
@@ -241,16 +246,16 @@ impl SigningKey {
         &self.public
     }
 
-    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, TokenKeyError> {
         let random = SystemRandom::new();
         match &self.pair {
             KeyPair::Ec(pair) => {
-                pair.sign(&random, message).map(|s| s.as_ref().to_vec()).map_err(|_| KeyError::Signing)
+                pair.sign(&random, message).map(|s| s.as_ref().to_vec()).map_err(|_| TokenKeyError::Signing)
             }
             KeyPair::Rsa(pair) => {
                 let mut out = vec![0; pair.public_modulus_len()];
                 pair.sign(&signature::RSA_PKCS1_SHA256, &random, message, &mut out)
-                    .map_err(|_| KeyError::Signing)?;
+                    .map_err(|_| TokenKeyError::Signing)?;
                 Ok(out)
             }
         }

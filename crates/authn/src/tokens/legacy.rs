@@ -11,7 +11,6 @@ use crate::tokens::claims::{BoundKind, text};
 use crate::tokens::verify::{BoundObjects, VerifiedToken};
 use crate::user::service_account;
 
-/// The issuer of these tokens.
 pub(super) const ISSUER: &str = "kubernetes/serviceaccount";
 
 /// The label that invalidates a secret's token.

@@ -47,14 +47,12 @@ pub trait Attester: Send + Sync {
     ) -> AttestFuture<'a>;
 }
 
-/// The future of [`Attester::attest`].
 pub type AttestFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + Send + 'a>>;
 
 /// A granted request: issue a token with these claims and add it to the response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenGrant {
     pub claims: TokenClaims,
-    /// Warnings for the client.
     pub warnings: Vec<Str>,
     /// Annotations for the audit event.
     pub annotations: Vec<(&'static str, String)>,

@@ -272,7 +272,7 @@ fn modified_tokens_are_rejected_and_foreign_ones_are_not_recognized() {
         assert!(verify(&format!("{header}.{}.{}", parts[1], parts[2])).is_err());
         assert!(verify(&format!("{header}.{}.", parts[1])).is_err());
     }
-    // Tokens of other issuers and strings that are not JWTs are not recognised, which is no error.
+    // Tokens of other issuers and strings that are not JWTs are not recognized, which is no error.
     let other = Issuer::new("https://other", SigningKey::generate().unwrap().0);
     assert_eq!(verify(&other.issue(&claims()).unwrap()), Ok(false));
     for text in ["", ".", "..", "a.b.c", "x", "{\"a\":1}", "a.b.c.d"] {
@@ -392,8 +392,8 @@ fn signing_keys_of_every_algorithm_sign_verify_and_are_published() {
         assert!(keys.contains(&format!(r#""alg":"{algorithm}""#)), "{keys}");
         assert!(!format!("{key:?}").contains("PRIVATE"));
     }
-    assert_eq!(TokenVerificationKey::all_from_pem(b"nothing").unwrap_err(), KeyError::NoPublicKey);
-    assert_eq!(SigningKey::from_pem(b"nothing").unwrap_err(), KeyError::NoPrivateKey);
+    assert_eq!(TokenVerificationKey::all_from_pem(b"nothing").unwrap_err(), TokenKeyError::NoPublicKey);
+    assert_eq!(SigningKey::from_pem(b"nothing").unwrap_err(), TokenKeyError::NoPrivateKey);
 }
 
 #[test]
