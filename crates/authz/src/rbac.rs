@@ -10,13 +10,12 @@ pub mod bootstrap;
 pub mod escalation;
 mod held_rules;
 mod index;
+mod listing;
 pub mod reconcile;
 mod rule;
 mod subject;
 
-pub use index::{AllowingBinding, RbacIndex, RbacKind, SubjectRules};
-pub(crate) use rule::path_covers;
+pub use index::{AllowingBinding, RbacIndex, RbacKind};
+pub use listing::SubjectRules;
 pub use rule::{PolicyRule, everything};
 pub use subject::{RbacSubject, RoleRef};
-
-pub const GROUP: &str = "rbac.authorization.k8s.io";

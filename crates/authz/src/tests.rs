@@ -122,7 +122,7 @@ fn granting<'a>(
     user: &'a User,
     namespace: &'a str,
 ) -> GrantingUser<'a> {
-    GrantingUser { chain, index, user, namespace }
+    GrantingUser { chain, index, user, namespace, requested_name: "" }
 }
 
 #[test]
@@ -165,6 +165,34 @@ fn escalation_check_compares_each_verb_resource_and_name_of_a_rule() {
         )
         .unwrap_err(),
     );
+}
+
+#[test]
+fn escalate_with_resource_names_does_not_authorize_a_create() {
+    let index = index(
+        "
+kind: ClusterRole
+metadata: {name: escalator}
+rules: [{apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles], resourceNames: [r], verbs: [escalate]}]
+---
+kind: ClusterRoleBinding
+metadata: {name: escalators}
+subjects: [{kind: User, name: eve}]
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: escalator}
+",
+    );
+    let chain = chain(vec![("rbac", Authorizer::Rbac(index.clone()))]);
+    let eve = User::named("eve");
+    let role = one(
+        "{kind: ClusterRole, metadata: {name: r}, rules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]}",
+    );
+    let check = |requested_name| {
+        let user = GrantingUser { requested_name, ..granting(&chain, &index, &eve, "") };
+        run(user.check_role(None, &role))
+    };
+    assert!(check("r").is_ok(), "an update of the role that the rule names");
+    assert!(check("").is_err(), "a create has no name in its path");
+    assert!(check("other").is_err());
 }
 
 #[test]
@@ -230,6 +258,42 @@ fn listing_rules_of_a_role_with_many_bindings_is_bounded() {
 }
 
 #[test]
+fn the_bytes_of_listed_rules_are_bounded() {
+    const LIMIT: usize = 16 << 20;
+    let names: Vec<String> = (0..10).map(|i| format!("{i}{}", "n".repeat(100_000))).collect();
+    let mut text = format!(
+        "kind: ClusterRole\nmetadata: {{name: long}}\nrules: [{{apiGroups: [''], resources: [r], resourceNames: [{}], verbs: [get]}}]\n",
+        names.join(", ")
+    );
+    let missing = "m".repeat(100_000);
+    let binding = |user: &str, role: &str, count: usize| -> String {
+        let one = |i: usize| {
+            format!(
+                "---\nkind: ClusterRoleBinding\nmetadata: {{name: {user}{i}}}\nsubjects: [{{kind: User, name: {user}}}]\nroleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {role}}}\n"
+            )
+        };
+        (0..count).map(one).collect()
+    };
+    text.push_str(&binding("alice", "long", 10));
+    text.push_str(&binding("bob", "long", 100));
+    text.push_str(&binding("carol", &missing, 300));
+    let index = index(&text);
+    let listed = |user: &str| {
+        let rules = index.rules_for(&User::named(user), "ns");
+        let names = rules.rules.iter().flat_map(|rule| &rule.resource_names).map(value::Str::len);
+        let bytes = names.sum::<usize>() + rules.error.map_or(0, |error| error.len());
+        (rules.rules.len(), rules.incomplete, bytes < LIMIT)
+    };
+    assert_eq!(listed("alice"), (10, false, true));
+    assert_eq!(listed("bob"), (16, true, true));
+    assert_eq!(listed("carol"), (0, true, true));
+    // Every binding lists the rules again.
+    let size = |user: &str| index.listing_size(&User::named(user), "ns", usize::MAX) / 1_000_000;
+    assert_eq!((size("alice"), size("bob"), size("nobody")), (10, 100, 0));
+    assert!(index.listing_size(&User::named("bob"), "ns", 1000) >= 1000);
+}
+
+#[test]
 fn writing_a_role_requires_holding_its_rules_or_the_escalate_verb() {
     let (index, chain) = team();
     let pods = one("{metadata: {name: r}, rules: [{apiGroups: [''], resources: [pods], verbs: [get]}]}");
@@ -238,8 +302,11 @@ fn writing_a_role_requires_holding_its_rules_or_the_escalate_verb() {
             "{{metadata: {{name: {name}}}, rules: [{{apiGroups: [''], resources: [secrets], verbs: [get]}}]}}"
         ))
     };
-    let check =
-        |user: &User, new: &Value| run(granting(&chain, &index, user, "").check_role(None, new)).is_ok();
+    let check = |user: &User, new: &Value| {
+        let user =
+            GrantingUser { requested_name: api::meta::name(new), ..granting(&chain, &index, user, "") };
+        run(user.check_role(None, new)).is_ok()
+    };
     assert!(check(&User::named("alice"), &pods));
     assert!(!check(&User::named("alice"), &secrets("admin")));
     assert!(check(&User::named("bob"), &secrets("admin")), "escalate on this name");
@@ -285,9 +352,9 @@ fn writing_a_binding_requires_holding_the_role_or_the_bind_verb() {
     let mut owned = to("admin");
     owned.set_at(&["metadata", "ownerReferences"], Value::list([Value::map([("uid", "1")])]));
     assert_eq!(check("alice", Some(&owned), &to("admin")), Ok(()));
-    let mut labelled = to("admin");
-    labelled.set_at(&["metadata", "labels", "a"], "b");
-    assert!(check("alice", Some(&labelled), &to("admin")).is_err(), "metadata alone is checked too");
+    let mut labeled = to("admin");
+    labeled.set_at(&["metadata", "labels", "a"], "b");
+    assert!(check("alice", Some(&labeled), &to("admin")).is_err(), "metadata alone is checked too");
 }
 
 #[test]
@@ -372,6 +439,32 @@ rules: [{apiGroups: [''], resources: [secrets], verbs: [list]}]
     done.set_at(&["rules"], Value::List(union.iter().map(PolicyRule::to_value).collect()));
     assert_eq!(aggregation::rules(&done, &all), None, "nothing to do a second time");
     assert_eq!(aggregation::rules(&roles[1], &all), None, "it does not aggregate");
+}
+
+#[test]
+fn aggregated_rules_keep_their_order_and_repeat_nothing() {
+    const MANY: usize = 60_000;
+    let mut all =
+        one("{kind: ClusterRole, metadata: {name: all}, aggregationRule: {clusterRoleSelectors: [{}]}}");
+    let rules = |numbers: &mut dyn Iterator<Item = usize>| -> Value {
+        let rule =
+            |i| Value::map([("resources", Value::list([format!("r{i}")])), ("verbs", Value::list(["get"]))]);
+        Value::List(numbers.map(rule).collect())
+    };
+    let (mut one, mut two) = (all.clone(), all.clone());
+    for (role, name, rules) in [
+        (&mut one, "one", rules(&mut (0..MANY).chain(0..MANY))),
+        (&mut two, "two", rules(&mut (0..=MANY).rev())),
+    ] {
+        role.remove_at(&["aggregationRule"]);
+        role.set_at(&["metadata", "name"], name);
+        role.set_at(&["rules"], rules);
+    }
+    let union = aggregation::rules(&all, &[&all, &one, &two]).unwrap();
+    let expected: Vec<String> = (0..=MANY).map(|i| format!("r{i}")).collect();
+    assert_eq!(union.iter().map(|rule| rule.resources[0].as_str()).collect::<Vec<_>>(), expected);
+    all.set_at(&["rules"], Value::List(union.iter().map(PolicyRule::to_value).collect()));
+    assert_eq!(aggregation::rules(&all, &[&all, &one, &two]), None);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use value::{Str, Value};
 
 use crate::api::{Api, ObjectChange, PatchBody, ResourceKind, WatchSource, unless_gone};
-use crate::drive::{self, Controller, Next};
+use crate::drive::{self, Controller, ReconcileOutcome};
 
 pub(crate) const NAME: &str = "clusterrole-aggregation-controller";
 
@@ -41,18 +41,19 @@ impl<A: Api> Controller for ClusterRoleAggregation<A> {
         vec![((), Duration::ZERO)]
     }
 
-    async fn reconcile(&self, (): ()) -> Result<Next<()>, Status> {
-        let writes =
-            outdated(self.api.list(&self.roles, "")?, self.aggregate).into_iter().map(|(name, rules)| {
-                let patch = PatchBody::Merge(Value::map([("rules", rules)]));
-                (self.roles.object_ref("", &name), patch)
-            });
+    async fn reconcile(&self, (): ()) -> Result<ReconcileOutcome<()>, Status> {
+        let outdated = outdated(self.api.list(&self.roles, "")?, self.aggregate).await;
+        let writes = outdated.into_iter().map(|OutdatedRole { name, uid, rules }| {
+            // A role of the same name that was created meanwhile is another role.
+            let patch = Value::map([("metadata", Value::map([("uid", uid)])), ("rules", rules)]);
+            (self.roles.object_ref("", &name), PatchBody::Merge(patch))
+        });
         let mut under_way = tokio::task::JoinSet::new();
         for (object_ref, patch) in writes {
             let api = Arc::clone(&self.api);
             under_way.spawn(async move { unless_gone(api.patch(&object_ref, "", &patch).await) });
         }
-        let mut outcome = Ok(Next::Done);
+        let mut outcome = Ok(ReconcileOutcome::Done);
         while let Some(written) = under_way.join_next().await {
             if let Err(status) = written.unwrap_or_else(|e| Err(Status::internal(e))) {
                 outcome = Err(status);
@@ -62,19 +63,28 @@ impl<A: Api> Controller for ClusterRoleAggregation<A> {
     }
 }
 
+/// An aggregated role and the rules that it should have.
+#[derive(Debug, PartialEq)]
+struct OutdatedRole {
+    name: Str,
+    uid: Str,
+    rules: Value,
+}
+
 /// The aggregated roles whose rules are outdated, with their new rules. A role that selects another aggregated role gets the rules
-/// which that role will have.
-fn outdated(mut roles: Vec<Value>, aggregate: Aggregate) -> Vec<(Str, Value)> {
+/// which that role will have. Yields after each role, because a union can be large.
+async fn outdated(mut roles: Vec<Value>, aggregate: Aggregate) -> Vec<OutdatedRole> {
     roles.sort_by(|a, b| meta::name(a).cmp(meta::name(b)));
-    let mut writes: Vec<(Str, Value)> = Vec::new();
+    let mut writes: Vec<OutdatedRole> = Vec::new();
     for _ in 0..DEPTH {
         let all: Vec<&Value> = roles.iter().collect();
-        let changed: Vec<(usize, Value)> = roles
-            .iter()
-            .enumerate()
-            .filter(|(_, role)| role.at(&["aggregationRule"]).is_some_and(|rule| !rule.is_null()))
-            .filter_map(|(at, role)| Some((at, Value::List(aggregate(role, &all)?))))
-            .collect();
+        let mut changed: Vec<(usize, Value)> = Vec::new();
+        for (at, role) in roles.iter().enumerate() {
+            if role.at(&["aggregationRule"]).is_some_and(|rule| !rule.is_null()) {
+                changed.extend(aggregate(role, &all).map(|rules| (at, Value::List(rules))));
+                tokio::task::yield_now().await;
+            }
+        }
         if changed.is_empty() {
             break;
         }
@@ -82,9 +92,9 @@ fn outdated(mut roles: Vec<Value>, aggregate: Aggregate) -> Vec<(Str, Value)> {
             let Some(role) = roles.get_mut(at) else { continue };
             role.set_at(&["rules"], rules.clone());
             let name = meta::name(role);
-            match writes.iter_mut().find(|(written, _)| written == name) {
-                Some((_, planned)) => *planned = rules,
-                None => writes.push((name.into(), rules)),
+            match writes.iter_mut().find(|write| write.name == name) {
+                Some(write) => write.rules = rules,
+                None => writes.push(OutdatedRole { name: name.into(), uid: meta::uid(role).into(), rules }),
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Aggregated cluster roles: their rules are the union of the rules of all cluster roles that their selectors
 //! match.
 
+use std::collections::HashSet;
+
 use api::meta;
 use value::Value;
 
@@ -13,13 +15,14 @@ pub fn rules(role: &Value, roles: &[&Value]) -> Option<Vec<PolicyRule>> {
     let selectors = role.at(&["aggregationRule"])?.list_at(&["clusterRoleSelectors"]);
     let own = meta::name(role);
     let mut union: Vec<PolicyRule> = Vec::new();
+    let mut seen: HashSet<PolicyRule> = HashSet::new();
     for selector in selectors {
         for other in roles {
             if meta::name(other) == own || !selects(selector, other) {
                 continue;
             }
             for rule in PolicyRule::all_of(other) {
-                if !union.contains(&rule) {
+                if seen.insert(rule.clone()) {
                     union.push(rule);
                 }
             }

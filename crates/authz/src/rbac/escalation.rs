@@ -28,6 +28,8 @@ pub struct GrantingUser<'a> {
     pub user: &'a User,
     /// The namespace of the Role or RoleBinding; empty for a ClusterRole or ClusterRoleBinding.
     pub namespace: &'a str,
+    /// The name in the path of the request; empty for a create, to which rules with `resourceNames` do not apply.
+    pub requested_name: &'a str,
 }
 
 impl GrantingUser<'_> {
@@ -35,16 +37,16 @@ impl GrantingUser<'_> {
     /// checked, too, except one of owner references and finalizers.
     pub async fn check_role(&self, old: Option<&Value>, new: &Value) -> Result<(), Status> {
         let resource = if self.namespace.is_empty() { "clusterroles" } else { "roles" };
-        let escalate = AuthorizationAttributes::resource("escalate", super::GROUP, resource)
+        let escalate = AuthorizationAttributes::resource("escalate", api::groups::RBAC, resource)
             .in_namespace(self.namespace)
-            .named(meta::name(new));
+            .named(self.requested_name);
         if self.user.is_in(names::MASTERS)
             || self.is_allowed(&escalate).await
             || changes_only_gc_fields(old, new)
         {
             return Ok(());
         }
-        let resource = GroupResource::new(super::GROUP, resource);
+        let resource = GroupResource::new(api::groups::RBAC, resource);
         let refuse = |why: String| Status::forbidden(&resource, meta::name(new), why);
         self.check_held(&PolicyRule::all_of(new), &resource).map_err(refuse)?;
         let aggregates =
@@ -79,7 +81,7 @@ impl GrantingUser<'_> {
             }
         }
         let resource = if self.namespace.is_empty() { "clusterrolebindings" } else { "rolebindings" };
-        let resource = GroupResource::new(super::GROUP, resource);
+        let resource = GroupResource::new(api::groups::RBAC, resource);
         // kube-apiserver names the resource of the request here, not that of the missing role.
         let rules = self.index.role_rules(&role, self.namespace);
         let rules = rules.ok_or_else(|| Status::not_found(&resource, &role.name))?;
@@ -140,7 +142,7 @@ impl GrantingUser<'_> {
 }
 
 /// The number of entries of all rules that a user has in a namespace.
-pub fn held_entries(index: &RbacIndex, user: &User, namespace: &str) -> usize {
+fn held_entries(index: &RbacIndex, user: &User, namespace: &str) -> usize {
     let (held, _) = index.held(user, namespace);
     held.iter().map(|rules| rules.iter().map(PolicyRule::entries).sum::<usize>()).sum()
 }

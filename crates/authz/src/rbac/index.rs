@@ -3,10 +3,14 @@
 //! Bindings are indexed by namespace (ClusterRoleBindings under the empty one), by user or group, and by
 //! role. A decision looks up the user's name and groups for the cluster and for the namespace, so its cost
 //! does not depend on the number of other bindings, nor on how often a role is bound to the same subject.
+//!
+//! A writer that waits for the lock blocks every authorization. So the lock is held only to collect what
+//! belongs to a limited number of groups ([`GROUPS_AT_ONCE`]); rules are evaluated without it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::iter;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use api::field::{aggregate, quote};
 use api::meta;
@@ -57,7 +61,7 @@ struct IndexState {
 /// The bindings of one namespace, or of the cluster.
 #[derive(Default)]
 struct ScopeBindings {
-    bindings: HashMap<Str, Binding>,
+    bindings: HashMap<Str, Arc<Binding>>,
     users: HashMap<Str, BoundRoles>,
     groups: HashMap<Str, BoundRoles>,
 }
@@ -65,10 +69,22 @@ struct ScopeBindings {
 struct Binding {
     role: RoleRef,
     subjects: Vec<RbacSubject>,
+    /// The first subject with this user name.
+    users: BTreeMap<Str, usize>,
+    /// The first subject with this group.
+    groups: BTreeMap<Str, usize>,
 }
 
-/// The roles of one subject, each with the names of the bindings that grant it.
-type BoundRoles = BTreeMap<RoleRef, BTreeSet<Str>>;
+/// The roles of one subject, each with the bindings that grant it, by name.
+type BoundRoles = BTreeMap<RoleRef, BTreeMap<Str, Arc<Binding>>>;
+
+struct BoundRole {
+    role: RoleRef,
+    /// `None` if the role does not exist.
+    rules: Option<Arc<[PolicyRule]>>,
+    /// The first binding by name that grants the role, with its name.
+    granted_by: Option<(Str, Arc<Binding>)>,
+}
 
 /// The binding that allowed a request. Formats as the reason in reviews.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,15 +94,6 @@ pub struct AllowingBinding {
     binding: Str,
     role: RoleRef,
     subject: Str,
-}
-
-/// The rules of a user.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SubjectRules {
-    pub rules: Vec<PolicyRule>,
-    /// Whether there may be more rules.
-    pub incomplete: bool,
-    pub error: Option<String>,
 }
 
 impl RbacIndex {
@@ -105,45 +112,53 @@ impl RbacIndex {
     pub fn apply(&self, kind: RbacKind, old: Option<&Value>, new: Option<&Value>) {
         let Some(object) = new.or(old) else { return };
         let (namespace, name) = (Str::from(meta::namespace(object)), Str::from(meta::name(object)));
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        let IndexState { cluster_roles, roles, scopes } = &mut *state;
-        match kind {
-            RbacKind::ClusterRole => set(cluster_roles, name, new),
-            RbacKind::Role => {
-                let here = roles.entry(namespace.clone()).or_default();
-                set(here, name, new);
-                if here.is_empty() {
-                    roles.remove(&namespace);
+        // What takes long for a large object is done before the lock is taken, or after it is released.
+        let _replaced = match kind {
+            RbacKind::ClusterRole | RbacKind::Role => {
+                let rules = new.map(|role| Arc::from(PolicyRule::all_of(role)));
+                let mut state = self.write();
+                let IndexState { cluster_roles, roles, .. } = &mut *state;
+                if kind == RbacKind::ClusterRole {
+                    (set(cluster_roles, name, rules), None)
+                } else {
+                    let here = roles.entry(namespace.clone()).or_default();
+                    let replaced = set(here, name, rules);
+                    if here.is_empty() {
+                        roles.remove(&namespace);
+                    }
+                    (replaced, None)
                 }
             }
             RbacKind::RoleBinding | RbacKind::ClusterRoleBinding => {
                 let namespace = if kind == RbacKind::RoleBinding { namespace } else { Str::default() };
-                let scope = scopes.entry(namespace.clone()).or_default();
-                scope.remove(&namespace, &name);
-                if let Some(new) = new {
-                    let subjects = new.list_at(&["subjects"]).iter().map(RbacSubject::from_value).collect();
-                    scope.insert(&namespace, name, Binding { role: RoleRef::of(new), subjects });
+                let binding = new.map(|new| Arc::new(Binding::of(new, &namespace)));
+                let mut state = self.write();
+                let scope = state.scopes.entry(namespace.clone()).or_default();
+                let replaced = scope.remove(&name);
+                if let Some(binding) = binding {
+                    scope.insert(name, binding);
                 }
                 if scope.bindings.is_empty() {
-                    scopes.remove(&namespace);
+                    state.scopes.remove(&namespace);
                 }
+                (None, replaced)
             }
-        }
+        };
     }
 
     /// Allows, or has no opinion. The reason of the latter names bound roles that do not exist.
     pub fn decide(&self, user: &User, attributes: &AuthorizationAttributes) -> AuthorizerDecision {
-        let state = self.read();
         let mut missing: Vec<String> = Vec::new();
         for scope in scopes_of(&attributes.namespace) {
-            for (role, bindings) in state.bound(user, scope) {
-                match state.rules(role, scope) {
+            for bound in self.bound_roles(user, scope) {
+                match &bound.rules {
                     Some(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
-                        let granted = state.granted(user, scope, role, bindings);
-                        return AuthorizerDecision::allow(DecisionReason::Granted(granted));
+                        return AuthorizerDecision::allow(DecisionReason::Granted(
+                            bound.granted(user, scope),
+                        ));
                     }
                     Some(_) => {}
-                    None => missing.push(role.missing()),
+                    None => missing.push(bound.role.missing()),
                 }
             }
         }
@@ -151,18 +166,6 @@ impl RbacIndex {
             return AuthorizerDecision { reason: DecisionReason::None, ..AuthorizerDecision::no_opinion("") };
         }
         AuthorizerDecision::no_opinion(format_smolstr!("RBAC: {}", aggregate(missing)))
-    }
-
-    /// The rules of a user in a namespace, or cluster-wide if it is empty; once per binding, up to
-    /// [`MAX_LISTED`] entries.
-    pub fn rules_for(&self, user: &User, namespace: &str) -> SubjectRules {
-        let (mut rules, mut missing, mut left) = (Vec::new(), Vec::new(), MAX_LISTED);
-        self.each_binding(user, namespace, |role, given| match given {
-            Some(given) => rules.extend(given.iter().take_while(|rule| take(&mut left, rule)).cloned()),
-            None => missing.push(role.clone()),
-        });
-        let error = (!missing.is_empty()).then(|| aggregate(missing.iter().map(RoleRef::missing)));
-        SubjectRules { rules, incomplete: left == 0, error }
     }
 
     /// The rules of a user in a namespace, or cluster-wide if it is empty, once per role; and the bound roles
@@ -180,28 +183,74 @@ impl RbacIndex {
 
     /// Calls `each` with the role and rules of every binding of a user, sorted by name, cluster-wide bindings
     /// first. The rules are `None` if the role does not exist.
-    fn each_binding(
+    pub(super) fn each_binding(
         &self,
         user: &User,
         namespace: &str,
         mut each: impl FnMut(&RoleRef, Option<&Arc<[PolicyRule]>>),
     ) {
-        let state = self.read();
         for scope in scopes_of(namespace) {
-            let mut bindings: BTreeMap<&Str, &RoleRef> = BTreeMap::new();
-            for (role, names) in state.bound(user, scope) {
-                bindings.extend(names.iter().map(|name| (name, role)));
+            let mut bindings: BTreeMap<Str, (RoleRef, Option<_>)> = BTreeMap::new();
+            for (name, groups) in parts_of(user) {
+                let state = self.read();
+                for (role, granted_by) in state.bound(name, groups, scope) {
+                    let rules = state.rules(role, scope);
+                    let bound = granted_by.keys().map(|name| (name.clone(), (role.clone(), rules.cloned())));
+                    bindings.extend(bound);
+                }
             }
-            for role in bindings.into_values() {
-                each(role, state.rules(role, scope));
+            for (role, rules) in bindings.values() {
+                each(role, rules.as_ref());
             }
         }
+    }
+
+    /// The roles of a user in a scope: by name first, then by each group. Each once if the user has more than [`FEW_GROUPS`].
+    fn bound_roles(&self, user: &User, scope: &str) -> impl Iterator<Item = BoundRole> {
+        let has_few_groups = user.groups.len() <= FEW_GROUPS;
+        let mut seen: HashSet<RoleRef> = HashSet::new();
+        parts_of(user).flat_map(move |(name, groups)| {
+            let state = self.read();
+            let mut bound = Vec::new();
+            for (role, granted_by) in state.bound(name, groups, scope) {
+                if has_few_groups || seen.insert(role.clone()) {
+                    let granted_by = granted_by.first_key_value();
+                    bound.push(BoundRole {
+                        role: role.clone(),
+                        rules: state.rules(role, scope).cloned(),
+                        granted_by: granted_by.map(|(name, binding)| (name.clone(), Arc::clone(binding))),
+                    });
+                }
+            }
+            bound
+        })
+    }
+
+    /// The rules of each role of a user in a namespace, or cluster-wide if it is empty, with the number of its bindings.
+    pub(super) fn binding_counts(
+        &self,
+        user: &User,
+        namespace: &str,
+    ) -> Vec<(Option<Arc<[PolicyRule]>>, usize)> {
+        let mut all = Vec::new();
+        for scope in scopes_of(namespace) {
+            for (name, groups) in parts_of(user) {
+                let state = self.read();
+                let bound = state.bound(name, groups, scope);
+                all.extend(bound.map(|(role, by)| (state.rules(role, scope).cloned(), by.len())));
+            }
+        }
+        all
     }
 
     /// The rules of the role that a binding in `namespace` (empty for a ClusterRoleBinding) refers to; `None`
     /// if it does not exist.
     pub fn role_rules(&self, role: &RoleRef, namespace: &str) -> Option<Arc<[PolicyRule]>> {
         self.read().rules(role, namespace).cloned()
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, IndexState> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, IndexState> {
@@ -216,13 +265,16 @@ impl fmt::Debug for RbacIndex {
     }
 }
 
-/// Maximum number of rule entries in a list: thousands of bindings can give the same large role.
-const MAX_LISTED: usize = 1_000_000;
+/// Number of groups of a user that are looked up before the lock is released. A review can name 100,000.
+const GROUPS_AT_ONCE: usize = 256;
 
-/// Deducts the entries of a rule from `left`. Returns false if nothing is left.
-fn take(left: &mut usize, rule: &PolicyRule) -> bool {
-    *left = left.saturating_sub(rule.entries());
-    *left > 0
+/// Up to so many groups, evaluating a role once for each of them costs less than remembering the roles.
+const FEW_GROUPS: usize = 8;
+
+/// The name and groups of a user in parts of at most [`GROUPS_AT_ONCE`] groups. Only the first has the name.
+fn parts_of(user: &User) -> impl Iterator<Item = (Option<&Str>, &[Str])> {
+    let (first, rest) = user.groups.split_at(user.groups.len().min(GROUPS_AT_ONCE));
+    iter::once((Some(&user.name), first)).chain(rest.chunks(GROUPS_AT_ONCE).map(|groups| (None, groups)))
 }
 
 /// The cluster first, then the namespace.
@@ -230,23 +282,29 @@ fn scopes_of(namespace: &str) -> impl Iterator<Item = &str> {
     std::iter::once("").chain((!namespace.is_empty()).then_some(namespace))
 }
 
-fn set(roles: &mut HashMap<Str, Arc<[PolicyRule]>>, name: Str, role: Option<&Value>) {
-    match role {
-        Some(role) => roles.insert(name, PolicyRule::all_of(role).into()),
+/// Sets or removes the rules of a role. Returns the rules it had.
+fn set(
+    roles: &mut HashMap<Str, Arc<[PolicyRule]>>,
+    name: Str,
+    rules: Option<Arc<[PolicyRule]>>,
+) -> Option<Arc<[PolicyRule]>> {
+    match rules {
+        Some(rules) => roles.insert(name, rules),
         None => roles.remove(&name),
-    };
+    }
 }
 
 impl IndexState {
-    /// The roles of a user in a scope: by name first, then by each group.
+    /// The roles of a user name in a scope, then those of each group.
     fn bound<'a>(
         &'a self,
-        user: &'a User,
+        name: Option<&Str>,
+        groups: &'a [Str],
         scope: &str,
-    ) -> impl Iterator<Item = (&'a RoleRef, &'a BTreeSet<Str>)> {
+    ) -> impl Iterator<Item = (&'a RoleRef, &'a BTreeMap<Str, Arc<Binding>>)> {
         let scope = self.scopes.get(scope);
-        let by_name = scope.and_then(|scope| scope.users.get(&user.name));
-        let by_group = user.groups.iter().filter_map(move |group| scope?.groups.get(group));
+        let by_name = name.and_then(|name| scope?.users.get(name));
+        let by_group = groups.iter().filter_map(move |group| scope?.groups.get(group));
         by_name.into_iter().chain(by_group).flatten()
     }
 
@@ -257,42 +315,59 @@ impl IndexState {
             _ => None,
         }
     }
+}
 
-    fn granted(&self, user: &User, scope: &str, role: &RoleRef, bindings: &BTreeSet<Str>) -> AllowingBinding {
-        let binding = bindings.first().cloned().unwrap_or_default();
-        let subjects = self.scopes.get(scope).and_then(|s| s.bindings.get(&binding)).map(|b| &b.subjects);
-        let subject = subjects.and_then(|subjects| subjects.iter().find(|s| s.is(user, scope)));
-        AllowingBinding {
-            namespace: scope.into(),
-            binding,
-            role: role.clone(),
-            subject: subject.map(|s| s.describe(scope)).unwrap_or_default().into(),
+impl BoundRole {
+    fn granted(self, user: &User, scope: &str) -> AllowingBinding {
+        let subject = self.granted_by.as_ref().and_then(|(_, binding)| binding.subject(user));
+        let subject = subject.map(|s| s.describe(scope)).unwrap_or_default().into();
+        let binding = self.granted_by.map(|(name, _)| name).unwrap_or_default();
+        AllowingBinding { namespace: scope.into(), binding, role: self.role, subject }
+    }
+}
+
+impl Binding {
+    /// Reads a RoleBinding in `namespace`, or a ClusterRoleBinding if it is empty.
+    fn of(object: &Value, namespace: &str) -> Self {
+        let subjects: Vec<_> = object.list_at(&["subjects"]).iter().map(RbacSubject::from_value).collect();
+        let (mut users, mut groups) = (BTreeMap::new(), BTreeMap::new());
+        for (i, subject) in subjects.iter().enumerate() {
+            match subject.key(namespace) {
+                Some(SubjectKey::User(user)) => users.entry(user).or_insert(i),
+                Some(SubjectKey::Group(group)) => groups.entry(group).or_insert(i),
+                None => continue,
+            };
         }
+        Binding { role: RoleRef::of(object), subjects, users, groups }
+    }
+
+    /// The first subject that the user is.
+    fn subject(&self, user: &User) -> Option<&RbacSubject> {
+        let by_name = self.users.get(&user.name);
+        let by_group = user.groups.iter().filter_map(|group| self.groups.get(group));
+        by_name.into_iter().chain(by_group).min().and_then(|i| self.subjects.get(*i))
     }
 }
 
 impl ScopeBindings {
-    fn insert(&mut self, namespace: &str, name: Str, binding: Binding) {
-        for subject in &binding.subjects {
-            let bound = match subject.key(namespace) {
-                Some(SubjectKey::User(user)) => self.users.entry(user).or_default(),
-                Some(SubjectKey::Group(group)) => self.groups.entry(group).or_default(),
-                None => continue,
-            };
-            bound.entry(binding.role.clone()).or_default().insert(name.clone());
+    fn insert(&mut self, name: Str, binding: Arc<Binding>) {
+        for (subjects, keys) in [(&mut self.users, &binding.users), (&mut self.groups, &binding.groups)] {
+            for subject in keys.keys() {
+                let bound = subjects.entry(subject.clone()).or_default();
+                bound.entry(binding.role.clone()).or_default().insert(name.clone(), Arc::clone(&binding));
+            }
         }
         self.bindings.insert(name, binding);
     }
 
-    fn remove(&mut self, namespace: &str, name: &Str) {
-        let Some(binding) = self.bindings.remove(name) else { return };
-        for subject in &binding.subjects {
-            match subject.key(namespace) {
-                Some(SubjectKey::User(user)) => unbind(&mut self.users, &user, &binding.role, name),
-                Some(SubjectKey::Group(group)) => unbind(&mut self.groups, &group, &binding.role, name),
-                None => {}
+    fn remove(&mut self, name: &Str) -> Option<Arc<Binding>> {
+        let binding = self.bindings.remove(name)?;
+        for (subjects, keys) in [(&mut self.users, &binding.users), (&mut self.groups, &binding.groups)] {
+            for subject in keys.keys() {
+                unbind(subjects, subject, &binding.role, name);
             }
         }
+        Some(binding)
     }
 }
 
@@ -320,3 +395,6 @@ impl fmt::Display for AllowingBinding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use api::field::quote;
-use authn::{User, service_account};
+use authn::service_account;
 use value::{Str, Value};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,15 +48,6 @@ impl RbacSubject {
         }
     }
 
-    /// Whether the user is the subject of a binding in `scope`.
-    pub(super) fn is(&self, user: &User, scope: &str) -> bool {
-        match self.key(scope) {
-            Some(SubjectKey::User(name)) => name == user.name,
-            Some(SubjectKey::Group(name)) => user.is_in(&name),
-            None => false,
-        }
-    }
-
     /// As in reasons; service accounts are formatted as `NAME/NAMESPACE`.
     pub(super) fn describe(&self, scope: &str) -> String {
         match self {
@@ -94,8 +85,8 @@ impl RoleRef {
     /// The error message for a role that does not exist.
     pub(super) fn missing(&self) -> String {
         match self.kind.as_str() {
-            "Role" => format!("role.{} {} not found", super::GROUP, quote(&self.name)),
-            "ClusterRole" => format!("clusterrole.{} {} not found", super::GROUP, quote(&self.name)),
+            "Role" => format!("role.{} {} not found", api::groups::RBAC, quote(&self.name)),
+            "ClusterRole" => format!("clusterrole.{} {} not found", api::groups::RBAC, quote(&self.name)),
             kind => format!("unsupported role reference kind: {}", quote(kind)),
         }
     }

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use admission::Operation;
-use api::selector::{Facts, FactsRef};
+use api::selector::{FactsRef, SelectorFacts};
 use api::{GroupResource, Status, meta};
-use authz::rbac::escalation;
 use authz::review;
 use catalog::{ServedResource, Subresource};
+use heavy_lane::LARGE;
 use requests::options::WriteOptions;
 use value::{Map, Value};
 
@@ -16,7 +15,7 @@ use crate::call::{Call, HandlerResponse};
 use crate::decode;
 use crate::ownership;
 use crate::state::State;
-use crate::write::{BYTES_OF_ENTRY, Posted, remove_server_metadata};
+use crate::write::{Posted, remove_server_metadata};
 
 /// Dispatches requests for virtual resources and for subresources that take another kind.
 pub async fn handle(
@@ -56,19 +55,10 @@ pub async fn read(state: &State, call: &mut Call, kind: &ServedResource) -> Resu
     remove_server_metadata(&mut object);
     crate::write::set_namespace(&mut object, if kind.namespaced { &call.info.namespace } else { "" })?;
     let manager = ownership::manager(&options.field_manager, &call.headers);
-    let written = ownership::Written { old: None, empty: &[], manager: &manager };
-    ownership::track(state, kind, Subresource::None, written, &mut object, call.now).await;
+    let written = ownership::TrackedUpdate { old: None, empty: &[], manager: &manager, effort: &call.effort };
+    ownership::track(state, kind, Subresource::None, written, &mut object, call.now).await?;
     let name = meta::name(&object).to_owned();
-    let posted = Posted {
-        state,
-        kind,
-        subresource: "",
-        posted: kind.gvk.clone(),
-        name: &name,
-        operation: Operation::Create,
-        options: &options.to_value("CreateOptions"),
-        dry_run: options.dry_run,
-    };
+    let posted = Posted::create(state, kind, "", kind.gvk.clone(), &name, &options);
     posted.admit(call, object.into_value()).await
 }
 
@@ -103,7 +93,7 @@ async fn access_review(
     let attributes = review::attributes(&spec);
     let answer = state.authorization.chain.load_full().decide(&user, &attributes).await;
     review.set_at(&["status"], review::status(&answer, &attributes));
-    Ok(HandlerResponse::Object(201, kind.empty_with(review)))
+    Ok(HandlerResponse::Object(201, kind.shapes().fill_metadata(review)))
 }
 
 async fn rules_review(
@@ -116,14 +106,14 @@ async fn rules_review(
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let entries = escalation::held_entries(&state.authorization.rbac, call.user(), &namespace);
-    call.effort.enter_lane(entries.saturating_mul(BYTES_OF_ENTRY)).await;
+    let size = state.authorization.rbac.listing_size(call.user(), &namespace, LARGE + 1);
+    call.effort.enter_lane(size).await;
     let rules = state.authorization.chain.load_full().rules_for(call.user(), &namespace);
     // As in kube-apiserver, the response does not repeat the spec.
     review.set_at(&["metadata"], Value::Map(Map::new()));
     review.set_at(&["spec"], Value::Map(Map::new()));
     review.set_at(&["status"], review::rules_status(&rules));
-    Ok(HandlerResponse::Object(201, kind.empty_with(review)))
+    Ok(HandlerResponse::Object(201, kind.shapes().fill_metadata(review)))
 }
 
 async fn self_review(call: &mut Call, kind: &ServedResource) -> Result<HandlerResponse, Status> {
@@ -132,7 +122,7 @@ async fn self_review(call: &mut Call, kind: &ServedResource) -> Result<HandlerRe
     review.set_at(&["metadata"], Value::Map(Map::new()));
     meta::set(&mut review, "creationTimestamp", api::time::Timestamp::from_seconds(call.now).time());
     review.set_at(&["status", "userInfo"], call.user().to_user_info());
-    Ok(HandlerResponse::Object(201, kind.empty_with(review)))
+    Ok(HandlerResponse::Object(201, kind.shapes().fill_metadata(review)))
 }
 
 /// Answers `componentstatuses`; the store is the only component.
@@ -153,7 +143,7 @@ fn component_status(state: &State, call: &Call, kind: &ServedResource) -> Result
         "get" => Err(Status::not_found(&GroupResource::new("", "componentstatus"), &call.info.name)),
         _ => {
             let selection = list::selection(call, kind)?;
-            let facts = Facts::of(&item, [("metadata.name", "etcd-0")]);
+            let facts = SelectorFacts::of(&item, [("metadata.name", "etcd-0")]);
             let selected = selection.matches(FactsRef::new(&facts));
             let mut list = Value::map([("kind", "ComponentStatusList"), ("apiVersion", "v1")]);
             list.set_at(&["metadata"], Value::Map(Map::new()));
