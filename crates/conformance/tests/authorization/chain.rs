@@ -7,6 +7,8 @@ use conformance::{Hook, HookReply, HookRequest, Server, accepts};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+pub(crate) const WITHOUT_CONTROLLERS: &str = "--enable-controllers=false";
+
 /// A webhook authorizer of a configuration.
 pub(crate) struct AuthorizerWebhook<'a> {
     pub(crate) name: &'a str,
@@ -77,10 +79,14 @@ impl Files {
         text + "- type: RBAC\n  name: rbac\n"
     }
 
-    /// Starts a server with the file `authz.yaml`.
+    /// Starts a server with the file `authz.yaml`, without the built-in controllers, for which webhooks would be asked too.
     pub(crate) async fn serve(&self) -> Server {
-        let flag = format!("--authorization-config={}", self.path("authz.yaml").display());
-        Server::serve(&[&flag]).await.unwrap()
+        Server::serve(&[&self.flag(), WITHOUT_CONTROLLERS]).await.unwrap()
+    }
+
+    /// The flag with the file `authz.yaml`.
+    pub(crate) fn flag(&self) -> String {
+        format!("--authorization-config={}", self.path("authz.yaml").display())
     }
 
     /// Starts a server with these webhooks followed by RBAC.

@@ -4,6 +4,7 @@
 
 mod chain;
 mod deciding;
+mod denied_everywhere;
 mod reload;
 mod reviews;
 mod starting;

@@ -183,7 +183,6 @@ async fn restoring_the_valid_content_clears_the_failure() {
     wait_until_failure_is_cleared(&server).await;
     files.put("hook.kubeconfig", "nonsense: [");
     wait_for_reload_count(&server, "failure", 4).await;
-    files.put("authz.yaml", &good);
     files.put("hook.kubeconfig", &kubeconfig);
     wait_for_reload_count(&server, "success", 4).await;
     wait_until_failure_is_cleared(&server).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use conformance::accepts;
 use conformance::server::run_to_end;
 
-use super::chain::{AuthorizerWebhook, Files, by_user, metrics, review};
+use super::chain::{AuthorizerWebhook, Files, WITHOUT_CONTROLLERS, by_user, metrics, review};
 
 const MANY_WRONG: &str = "apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
@@ -183,6 +183,7 @@ async fn the_modes_abac_and_webhook_work_by_flags() {
         &policies,
         "--authorization-webhook-version=v1",
         "--authorization-webhook-cache-authorized-ttl=0s",
+        WITHOUT_CONTROLLERS,
     ])
     .await
     .unwrap();

@@ -1,4 +1,4 @@
-//! Who may save a snapshot, and what is recorded of it.
+//! Authorization and audit of saving a snapshot.
 
 use conformance::server::audit_flags;
 use conformance::{Client, Server, accepts, rejects};

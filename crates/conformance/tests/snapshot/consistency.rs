@@ -12,7 +12,6 @@ use tempfile::TempDir;
 
 use super::{MAPS, snapshot_succeeds, status, text};
 
-/// The objects that the writers have written.
 #[derive(Default)]
 struct WriteLog {
     /// Name and value by revision.

@@ -2,28 +2,31 @@
 //!
 //! A snapshot contains every object, Secrets included. So besides `post` on the path the caller needs `list` on all resources of all API
 //! groups: roles that read all paths, which are common, are not enough. Only `cluster-admin` and members of `system:masters` have both by
-//! default.
+//! default. Then the authorizers are asked about each stored resource by its name, because one of them may deny a resource, such as
+//! Secrets, that a rule with `*` allows.
 //!
 //! Entries are encoded while they are sent, from references to the live entries: memory grows only by what is overwritten meanwhile.
 
+use std::iter;
 use std::sync::Arc;
 
 use api::Status;
 use authz::AuthorizationAttributes;
 use bytes::Bytes;
+use catalog::{Catalog, ServedResource};
 use http_body::Frame;
 use maintenance::snapshot::program;
 use requests::request_info::{RequestInfo, SNAPSHOT_PATH};
 use storage::embedded::FORMAT;
 use storage::snapshot::{LiveSnapshot, SnapshotEncoder, SnapshotEntry, SnapshotHeader, SnapshotSummary};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use transport::unsent::Payer;
 
 use crate::body::{Body, ForwardedPart};
 use crate::call::{Call, HandlerResponse};
 use crate::state::State;
 
-/// The media type of a snapshot.
+/// The `Content-Type` of a snapshot, in the format of [`storage::snapshot`].
 pub const MEDIA_TYPE: &str = "application/vnd.portcullis.snapshot";
 
 /// Bytes encoded at a time, between which other requests run.
@@ -33,13 +36,25 @@ const PIECES_AHEAD: usize = 2;
 /// Seconds after which a client should try again while another snapshot is saved.
 const RETRY: u32 = 10;
 
-/// The permission that a snapshot needs besides that for its path: to list all resources of all API groups. `None` for other requests.
-pub(crate) fn further_attributes(info: &RequestInfo) -> Option<AuthorizationAttributes> {
-    (info.verb == "post" && info.path == SNAPSHOT_PATH)
-        .then(|| AuthorizationAttributes::resource("list", "*", "*"))
+/// The permissions that a snapshot needs besides that for its path: to list all resources of all API groups, and to list each stored
+/// resource. Empty for other requests.
+pub(crate) fn further_attributes(info: &RequestInfo, catalog: &Catalog) -> Vec<AuthorizationAttributes> {
+    if info.verb != "post" || info.path != SNAPSHOT_PATH {
+        return Vec::new();
+    }
+    let of_kind = |kind: Arc<ServedResource>| AuthorizationAttributes {
+        version: kind.gvk.version.clone(),
+        ..AuthorizationAttributes::resource(
+            "list",
+            kind.resource.group.clone(),
+            kind.resource.resource.clone(),
+        )
+    };
+    let all = AuthorizationAttributes::resource("list", "*", "*");
+    iter::once(all).chain(catalog.stored_in_any_version().into_iter().map(of_kind)).collect()
 }
 
-/// Starts to send the snapshot. The stage `authorize` has checked both permissions.
+/// Starts to send the snapshot. The stage `authorize` has checked all permissions.
 pub async fn save(state: &Arc<State>, call: &mut Call) -> Result<HandlerResponse, Status> {
     let Ok(turn) = Arc::clone(&state.storage.saving).try_acquire_owned() else {
         return Err(Status::too_many_requests("another snapshot is being saved; try again later", RETRY));
@@ -64,7 +79,7 @@ pub async fn save(state: &Arc<State>, call: &mut Call) -> Result<HandlerResponse
     let mut stop = state.stopping();
     tokio::spawn(async move {
         let sent = tokio::select! {
-            sent = send(live, header, &parts, payer.as_ref()) => sent,
+            sent = send(live, header, turn, &parts, payer.as_ref()) => sent,
             _ = stop.wait_for(|s| *s) => Err("the server is stopping".to_owned()),
         };
         match sent {
@@ -73,18 +88,20 @@ pub async fn save(state: &Arc<State>, call: &mut Call) -> Result<HandlerResponse
                 tracing::info!(%user, revision, entries, bytes, "sent a snapshot of the store");
             }
             Err(why) => {
-                tracing::warn!(%user, error = why, "a snapshot of the store was not sent to its end; save again");
+                tracing::warn!(%user, error = why, "cannot send the whole snapshot; save again");
             }
         }
-        drop((running, turn));
+        drop(running);
     });
     Ok(HandlerResponse::Raw(200, MEDIA_TYPE, Body::produced(receiver)))
 }
 
-/// Sends all parts. If it ends early, the client sees a response that was cut short, and a file without its end.
+/// Sends all parts. If it ends early, the client sees a response that was cut short, and a file without its end. `turn` is released
+/// before the last part is sent, so a client that has read the whole response can save again at once.
 async fn send(
     live: LiveSnapshot,
     header: SnapshotHeader,
+    turn: OwnedSemaphorePermit,
     parts: &mpsc::Sender<ForwardedPart>,
     payer: Option<&Payer>,
 ) -> Result<SnapshotSummary, String> {
@@ -98,6 +115,7 @@ async fn send(
         }
     }
     let summary = encoder.finish(&mut piece);
+    drop(turn);
     send_piece(piece, parts, payer).await?;
     parts.send(ForwardedPart::End).await.map_err(|_| disconnected())?;
     Ok(summary)
@@ -122,3 +140,6 @@ async fn send_piece(
 fn disconnected() -> String {
     "the client disconnected, or did not read".to_owned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::Status;
 use arc_swap::ArcSwap;
+use authn::names::MASTERS;
 use authn::{AuthenticationMethod, Caller};
 use authz::config::AuthorizerType;
 use authz::node::{self, NodeAuthorizer};
@@ -18,14 +19,14 @@ use tokio::sync::watch;
 use super::Storage;
 use crate::call::Call;
 use crate::config::ConfigError;
-use crate::informer::{Notes, RoleInformers, start_informer};
+use crate::informer::{RoleInformers, UnreadableConcern, start_informer};
 use crate::metrics::Metrics;
 
 pub struct Authorizers {
-    /// Decides for clients. It is replaced when the authorization configuration file changes.
+    /// Decides for clients, and for the built-in controllers and the scheduler, which act for users: who may not delete an object must not
+    /// have the garbage collector delete it. It is replaced when the authorization configuration file changes.
     pub chain: Arc<ArcSwap<AuthorizerChain>>,
-    /// Decides for parts of this process, by RBAC alone: no webhook is called for them, and no configuration of the chain can
-    /// lock the server out of itself.
+    /// Decides for the server itself, by RBAC alone: no webhook is called for it, and no configuration of the chain can lock it out.
     pub internal: Arc<AuthorizerChain>,
     pub metrics: Arc<AuthorizationMetrics>,
     /// The stored roles and bindings, indexed.
@@ -38,7 +39,7 @@ impl Authorizers {
     /// The chain that decides for `caller`.
     pub fn chain_for(&self, caller: &Caller) -> Arc<AuthorizerChain> {
         match caller.via() {
-            AuthenticationMethod::Internal => Arc::clone(&self.internal),
+            AuthenticationMethod::Internal if caller.user().is_in(MASTERS) => Arc::clone(&self.internal),
             _ => self.chain.load_full(),
         }
     }
@@ -89,7 +90,8 @@ impl Authorizers {
 /// Keeps the index equal to the stored roles and bindings. The kind of an object follows from its storage directory.
 fn start_rbac_informers(storage: &Storage, index: &Arc<rbac::RbacIndex>) -> RoleInformers {
     let informer = |plural, prefix, kind: rbac::RbacKind| {
-        let (notes, index) = (Notes::of(&storage.unreadable, Concern::Authorization), Arc::clone(index));
+        let (notes, index) =
+            (UnreadableConcern::of(&storage.unreadable, Concern::Authorization), Arc::clone(index));
         (plural, start_informer(&storage.store, prefix, notes, move |old, new| index.apply(kind, old, new)))
     };
     RoleInformers([
@@ -113,7 +115,7 @@ fn start_node_informers(storage: &Storage) -> Arc<NodeAuthorizer> {
     let nodes = Arc::new(NodeAuthorizer::new());
     for (prefix, kind) in NODE_GRAPH_SOURCES {
         let authorizer = Arc::clone(&nodes);
-        let notes = Notes::of(&storage.unreadable, Concern::Authorization);
+        let notes = UnreadableConcern::of(&storage.unreadable, Concern::Authorization);
         start_informer(&storage.store, prefix, notes, move |old, new| {
             authorizer.graph().apply(kind, old, new);
         });
