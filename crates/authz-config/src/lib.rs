@@ -1,8 +1,8 @@
 //! Authorization configuration: builds the authorizer chain from flags or a file, and reloads it when the file changes.
 //!
 //! [`Authorization`] is the configuration of the server. [`Authorization::load`] reads and checks it before anything else starts;
-//! [`LoadedAuthorization::build_chain`] builds the chain once there is a store; [`follow`] replaces it when the file or a file that it names
-//! changes. The crate `authz` makes the decisions.
+//! [`LoadedAuthorization::build_chain`] builds the chain once there is a store; [`follow`] replaces it when the file or a file that it
+//! names changes. The crate `authz` makes the decisions.
 //!
 //! ```
 //! use authz_config::Authorization;
@@ -77,7 +77,7 @@ pub enum Unusable {
 
 impl Unusable {
     /// The message in kube-apiserver's words.
-    pub fn words(&self) -> String {
+    pub fn message(&self) -> String {
         match self {
             Unusable::Unreadable(why) | Unusable::Unmade(why) => why.clone(),
             Unusable::AuthorizationConfigError(refused) => refused.to_string(),
@@ -107,7 +107,7 @@ impl Authorization {
             Authorization::File { path, policy_file } => {
                 let refuse = |unusable: &Unusable| {
                     ConfigError::flag("authorization-config", unusable.located(path).join("\n  "))
-                        .in_kubernetes_words(unusable.words())
+                        .in_kubernetes_words(unusable.message())
                 };
                 let bytes = read(path).map_err(|unusable| refuse(&unusable))?;
                 let checked = parse(&bytes, &[]).map_err(|unusable| refuse(&unusable))?;
@@ -150,7 +150,10 @@ pub fn parse(bytes: &[u8], required: &[AuthorizerType]) -> Result<CheckedConfigu
 /// Logs the parts of a configuration that are valid but probably not intended.
 pub fn warn(checked: &CheckedConfiguration, path: &Path) {
     for warning in &checked.warnings {
-        tracing::warn!("authorization config: {}", warning.located(&path.display().to_string()));
+        tracing::warn!(
+            problem = warning.located(&path.display().to_string()),
+            "the authorization config has a setting that is valid but probably not intended; check it"
+        );
     }
 }
 

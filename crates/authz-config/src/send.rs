@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookResponse};
+use authz::webhook::{AuthorizationFuture, ReviewTransport, SendError, WebhookResponse};
 use http::HeaderValue;
 use http::uri::PathAndQuery;
 use outbound::{FailureKind, OutboundRequest, OutboundTarget, from_kubeconfig};
@@ -42,7 +42,7 @@ pub fn sender(
 }
 
 impl ReviewTransport for ReviewSender {
-    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
+    fn send<'a>(&'a self, review: &'a [u8]) -> AuthorizationFuture<'a, Result<WebhookResponse, SendError>> {
         Box::pin(async move {
             let mut request = OutboundRequest::post_json(review.to_vec(), self.timeout);
             request.path = Some(self.path.clone());
@@ -66,7 +66,7 @@ impl ReviewTransport for ReviewSender {
         })
     }
 
-    fn pause(&self, how_long: Duration) -> BoxFuture<'_, ()> {
+    fn pause(&self, how_long: Duration) -> AuthorizationFuture<'_, ()> {
         Box::pin(tokio::time::sleep(how_long))
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use authn::User;
 use authz::config::{FailurePolicy, SubjectAccessReviewVersion, WebhookConfiguration};
-use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookAuthorizer, WebhookResponse};
+use authz::webhook::{AuthorizationFuture, ReviewTransport, SendError, WebhookAuthorizer, WebhookResponse};
 use authz::{AuthorizationAttributes, ConditionCompiler, Conditions, NoObserver, ReviewCompiler};
 use criterion::{Criterion, criterion_group, criterion_main};
 
@@ -14,12 +14,12 @@ use criterion::{Criterion, criterion_group, criterion_main};
 struct Willing(Instant);
 
 impl ReviewTransport for Willing {
-    fn send<'a>(&'a self, _: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
+    fn send<'a>(&'a self, _: &'a [u8]) -> AuthorizationFuture<'a, Result<WebhookResponse, SendError>> {
         let body = br#"{"status":{"allowed":true}}"#.to_vec();
         Box::pin(async { Ok(WebhookResponse { status: 200, body, ..WebhookResponse::default() }) })
     }
 
-    fn pause(&self, _: Duration) -> BoxFuture<'_, ()> {
+    fn pause(&self, _: Duration) -> AuthorizationFuture<'_, ()> {
         Box::pin(async {})
     }
 

@@ -1,4 +1,4 @@
-//! Builds an [`AuthorizerChain`] from a [`AuthorizationConfiguration`].
+//! Builds an [`AuthorizerChain`] from an [`AuthorizationConfiguration`].
 
 use std::sync::Arc;
 

@@ -30,7 +30,6 @@ pub trait AuthorizerMatchCondition: Send + Sync {
     fn expression(&self) -> &str;
 }
 
-/// The input of conditions.
 #[derive(Clone, Copy, Debug)]
 pub struct ConditionInput<'a> {
     pub user: &'a User,
@@ -94,10 +93,8 @@ impl Conditions {
     }
 }
 
-/// The result of evaluating all conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConditionsResult {
-    /// All conditions are true.
     Yes,
     /// A condition is false. This counts even if others failed.
     No {

@@ -82,9 +82,7 @@ pub struct WebhookConfiguration {
     pub authorized_ttl: Option<Duration>,
     /// How long other decisions are cached; `None` disables caching.
     pub unauthorized_ttl: Option<Duration>,
-    /// The timeout of one call.
     pub timeout: Duration,
-    /// The version of the SubjectAccessReview to send.
     pub version: SubjectAccessReviewVersion,
     pub failure_policy: FailurePolicy,
     /// Path of the kubeconfig with address and credentials.

@@ -32,18 +32,12 @@ struct ChainChecks<'a> {
 
 impl ChainChecks<'_> {
     /// An authorizer error denies; its text is part of the message.
-    async fn ask(&self, user: &User, attributes: &AuthorizationAttributes) -> Result<(), Status> {
+    async fn authorize(&self, user: &User, attributes: &AuthorizationAttributes) -> Result<(), Status> {
         let answer = self.chain.decide(user, attributes).await;
         if answer.decision == Decision::Allow {
             return Ok(());
         }
-        let reason = answer.reason.to_string();
-        let why = match answer.error {
-            Some(error) if reason.is_empty() => error,
-            Some(error) => format!("{error}: {reason}"),
-            None => reason,
-        };
-        Err(forbidden(&user.name, attributes, &why))
+        Err(forbidden(&user.name, attributes, &answer.why()))
     }
 }
 
@@ -60,12 +54,12 @@ impl ImpersonationChecks for ChainChecks<'_> {
             is_resource: true,
             ..AuthorizationAttributes::default()
         };
-        Box::pin(async move { self.ask(user, &attributes).await })
+        Box::pin(async move { self.authorize(user, &attributes).await })
     }
 
     fn request<'a>(&'a self, user: &'a User, mode: &'a str) -> CheckFuture<'a> {
         let verb = format_smolstr!("impersonate-on:{mode}:{}", self.attributes.verb);
         let attributes = AuthorizationAttributes { verb, ..self.attributes.clone() };
-        Box::pin(async move { self.ask(user, &attributes).await })
+        Box::pin(async move { self.authorize(user, &attributes).await })
     }
 }

@@ -29,7 +29,6 @@ pub struct KubeconfigConnection {
     pub credential: KubeconfigCredential,
 }
 
-/// The credentials of a kubeconfig user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeconfigUser {
     /// Client certificate and key.

@@ -7,10 +7,8 @@ use crate::decision::Decision;
 
 /// All methods default to doing nothing.
 pub trait AuthorizationObserver: Send + Sync {
-    /// An authorizer has decided.
     fn decided(&self, _kind: AuthorizerType, _name: &str, _decision: Decision) {}
 
-    /// A webhook was called.
     fn evaluated(&self, _evaluation: &WebhookEvaluation<'_>) {}
 
     /// A webhook call failed, and the next authorizer was asked.

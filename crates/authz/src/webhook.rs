@@ -5,6 +5,7 @@
 //! I/O.
 
 mod response;
+mod retries;
 mod review;
 mod shared_calls;
 
@@ -17,6 +18,7 @@ use authn::User;
 use value::{Str, TtlCache, write};
 
 pub use response::{SendError, WebhookFailure, WebhookResponse, decode_object};
+pub use retries::send_with_retries;
 
 use crate::attributes::AuthorizationAttributes;
 use crate::conditions::{Conditions, ConditionsResult};
@@ -26,24 +28,21 @@ use crate::observe::{AuthorizationObserver, WebhookEvaluation};
 use response::ReviewVerdict;
 use shared_calls::{CallRole, SharedCalls};
 
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type AuthorizationFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Sends reviews to one service.
 pub trait ReviewTransport: Send + Sync {
     /// POSTs a review as JSON and waits for the response, with the configured timeout and a limit on the
     /// body's size.
-    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>>;
+    fn send<'a>(&'a self, review: &'a [u8]) -> AuthorizationFuture<'a, Result<WebhookResponse, SendError>>;
 
     /// Waits before a retry.
-    fn pause(&self, how_long: Duration) -> BoxFuture<'_, ()>;
+    fn pause(&self, how_long: Duration) -> AuthorizationFuture<'_, ()>;
 
     /// The current time, for the cache.
     fn now(&self) -> Instant;
 }
 
-/// The maximum number of calls for a review, and the delay before the first retry. Each delay is 1.5 times
-/// the previous one.
-const MAX_CALLS: u32 = 5;
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Decisions about requests with longer attributes (in bytes) are not cached, so that clients cannot fill the
@@ -117,7 +116,7 @@ impl WebhookAuthorizer {
             }
             match self.calls.join(&key) {
                 CallRole::Leader(leader) => {
-                    let outcome = self.ask(&review::body(spec, self.version)).await;
+                    let outcome = self.send_review(&review::body(spec, self.version)).await;
                     if let Ok(verdict) = &outcome
                         && attributes.weight() < MAX_CACHED_BYTES
                     {
@@ -168,12 +167,8 @@ impl WebhookAuthorizer {
         }
     }
 
-    async fn ask(&self, body: &[u8]) -> Result<ReviewVerdict, WebhookFailure> {
-        let mut pause = FIRST_RETRY_DELAY;
-        let mut tries = 1;
-        loop {
-            let started = self.sender.now();
-            let sent = self.sender.send(body).await;
+    async fn send_review(&self, body: &[u8]) -> Result<ReviewVerdict, WebhookFailure> {
+        let decode = |sent: Result<WebhookResponse, SendError>, started| {
             let status = sent.as_ref().ok().map(|answered| answered.status);
             let outcome = response::decode_verdict(sent, self.version);
             let outcome = match self.failure_policy {
@@ -189,15 +184,9 @@ impl WebhookAuthorizer {
                     .map_or(self.decision_on_failure(), |verdict| verdict.to_decision().decision),
                 latency: self.sender.now().saturating_duration_since(started),
             });
-            match outcome {
-                Err(failure) if failure.is_transient && tries < MAX_CALLS => {
-                    self.sender.pause(pause).await;
-                    pause = pause * 3 / 2;
-                    tries += 1;
-                }
-                outcome => return outcome,
-            }
-        }
+            outcome
+        };
+        send_with_retries(&*self.sender, body, FIRST_RETRY_DELAY, decode).await
     }
 }
 

@@ -71,7 +71,7 @@ fn check(page: &Page) {
         chain: vec!["rbac".to_owned()],
     };
     if page.text.contains("bootstrap objects are stored") {
-        for object in &rbac::bootstrap::objects() {
+        for object in &rbac::bootstrap::objects(api::features::Features::default()) {
             cluster.store(object);
         }
     }
@@ -143,7 +143,7 @@ fn ask(chain: &AuthorizerChain, question: &str) -> String {
                 "-n" => attributes.in_namespace(words.next().unwrap()),
                 "--field-selector" => {
                     let (key, value) = words.next().unwrap().split_once('=').unwrap();
-                    let values = vec![value.into()];
+                    let values = [value.into()].into();
                     let requirement = Requirement { key: key.into(), operator: SelectorOperator::In, values };
                     attributes.fields.requirements.push(requirement);
                     attributes

@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use transport::tls;
 
-use super::verify::{TrustedAuthorities, VerificationFailure, Verifier};
+use super::verify::{ServerCertificateVerifier, TrustedAuthorities, VerificationFailure};
 use super::{ClientIdentity, Endpoint, EndpointError, Reach, ServerTrust};
 
 /// Limits for the TCP connection and the TLS handshake; the time limit of a call is usually shorter.
@@ -110,7 +110,7 @@ fn client_config(endpoint: &Endpoint) -> Result<ClientConfig, EndpointError> {
         .with_safe_default_protocol_versions()
         .map_err(|error| identity(error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Verifier::new(trusted)));
+        .with_custom_certificate_verifier(Arc::new(ServerCertificateVerifier::new(trusted)));
     let mut config = match &endpoint.identity {
         None => builder.with_no_client_auth(),
         Some(ClientIdentity { certificate, key }) => {
@@ -166,21 +166,21 @@ impl Route {
             timed_out: true,
         })??;
         let _ = tcp.set_nodelay(true);
-        let ends = Ends { local: tcp.local_addr().ok(), peer: tcp.peer_addr().ok() };
+        let addresses = ConnectionAddresses { local: tcp.local_addr().ok(), peer: tcp.peer_addr().ok() };
         let Some((connector, name)) = &self.tls else {
-            return Ok(Stream { io: TokioIo::new(OutboundSocket::Plain(tcp)), ends, http2: false });
+            return Ok(Stream { io: TokioIo::new(OutboundSocket::Plain(tcp)), addresses, http2: false });
         };
         let handshake = connector.connect(name.clone(), tcp);
         let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(ConnectError::new(handshake_words(&error, &ends))),
+            Ok(Err(error)) => return Err(ConnectError::new(handshake_words(&error, &addresses))),
             Err(_) => {
                 let message = "net/http: TLS handshake timeout".to_owned();
                 return Err(ConnectError { message, timed_out: true });
             }
         };
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok(Stream { io: TokioIo::new(OutboundSocket::Tls(Box::new(stream))), ends, http2 })
+        Ok(Stream { io: TokioIo::new(OutboundSocket::Tls(Box::new(stream))), addresses, http2 })
     }
 }
 
@@ -225,7 +225,7 @@ impl DialAddress {
 }
 
 /// Text of Go's client for a failed TLS handshake.
-fn handshake_words(error: &io::Error, ends: &Ends) -> String {
+fn handshake_words(error: &io::Error, addresses: &ConnectionAddresses) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) => {
             match other.0.downcast_ref::<VerificationFailure>() {
@@ -240,7 +240,7 @@ fn handshake_words(error: &io::Error, ends: &Ends) -> String {
         Some(other) => format!("tls: {other}"),
         None => match error.kind() {
             io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
-            io::ErrorKind::ConnectionReset => ends.words("read", &go_words(error)),
+            io::ErrorKind::ConnectionReset => addresses.words("read", &go_words(error)),
             _ => go_words(error),
         },
     }
@@ -265,12 +265,12 @@ fn alert_words(alert: rustls::AlertDescription) -> String {
 
 /// Addresses of both ends of a connection, for error messages.
 #[derive(Clone, Copy, Debug)]
-struct Ends {
+struct ConnectionAddresses {
     local: Option<SocketAddr>,
     peer: Option<SocketAddr>,
 }
 
-impl Ends {
+impl ConnectionAddresses {
     fn words(&self, operation: &str, why: &str) -> String {
         match (self.local, self.peer) {
             (Some(local), Some(peer)) => format!("{operation} tcp {local}->{peer}: {operation}: {why}"),
@@ -292,7 +292,7 @@ impl Ends {
 /// A connection whose I/O errors include both addresses.
 pub(super) struct Stream {
     io: TokioIo<OutboundSocket>,
-    ends: Ends,
+    addresses: ConnectionAddresses,
     http2: bool,
 }
 
@@ -314,7 +314,7 @@ impl Read for Stream {
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.io).poll_read(context, buffer);
-        self.ends.name("read", polled)
+        self.addresses.name("read", polled)
     }
 }
 
@@ -325,12 +325,12 @@ impl Write for Stream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.ends.name("write", polled)
+        self.addresses.name("write", polled)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.io).poll_flush(context);
-        self.ends.name("write", polled)
+        self.addresses.name("write", polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,9 +1,9 @@
 //! The HTTP client for calls to other servers, such as authorization and admission webhooks.
 //!
-//! An [`Endpoint`] holds a server's address, its trusted CAs and the credentials. A [`OutboundTarget`] is built from
-//! it once: it validates everything that needs no connection, and pools connections. A call is a [`OutboundRequest`]
+//! An [`Endpoint`] holds a server's address, its trusted CAs and the credentials. An [`OutboundTarget`] is built from
+//! it once: it validates everything that needs no connection, and pools connections. A call is an [`OutboundRequest`]
 //! with a time and a size limit; it returns an [`OutboundResponse`], or a [`Failure`] with the text of Go's client,
-//! because callers show it to users.
+//! because callers show it to users. [`call_webhook`] also follows redirects and `Retry-After`, as Kubernetes' client for webhooks.
 //!
 //! ```no_run
 //! use outbound::{OutboundTarget, from_kubeconfig};
@@ -27,6 +27,7 @@ mod forward;
 mod kubeconfig;
 mod reach;
 mod verify;
+mod webhook_call;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,6 +43,7 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Builder, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use runtime::LogLimit;
 use tokio::sync::Semaphore;
 
 pub use credential::{BearerToken, ClientIdentity, OutboundCredential};
@@ -52,6 +54,7 @@ pub use kubeconfig::client_credentials;
 pub use kubeconfig::from_kubeconfig;
 pub use reach::Reach;
 pub use reach::is_routable;
+pub use webhook_call::{LongRetry, call_webhook};
 
 use connect::Connector;
 use credential::{read_token_file, sensitive};
@@ -130,10 +133,10 @@ impl OutboundResponse {
 /// A validated endpoint with pooled connections. Clones share the pool.
 #[derive(Clone)]
 pub struct OutboundTarget {
-    inner: Arc<Inner>,
+    inner: Arc<OutboundClientState>,
 }
 
-struct Inner {
+struct OutboundClientState {
     endpoint: Endpoint,
     /// Copy of [`Endpoint::is_proven`]: credentials may be sent.
     proves: bool,
@@ -174,7 +177,13 @@ impl OutboundTarget {
         let proves = endpoint.is_proven();
         let under_way = Semaphore::new(MAX_UNDER_WAY);
         Ok(OutboundTarget {
-            inner: Arc::new(Inner { endpoint, proves, client, under_way, token: Mutex::default() }),
+            inner: Arc::new(OutboundClientState {
+                endpoint,
+                proves,
+                client,
+                under_way,
+                token: Mutex::default(),
+            }),
         })
     }
 
@@ -220,7 +229,7 @@ async fn within<T>(
     }
 }
 
-impl Inner {
+impl OutboundClientState {
     fn url(&self, path: Option<&PathAndQuery>) -> Uri {
         let mut parts = self.endpoint.url.clone().into_parts();
         if let Some(path) = path {
@@ -309,7 +318,10 @@ impl Inner {
             Ok(Err(why)) => {
                 return match known {
                     Some((_, value)) => {
-                        tracing::warn!(file = %path.display(), error = why, "cannot read the token file; the last token stays in use");
+                        static LOG: LogLimit = LogLimit::new();
+                        if let Some(unlogged) = LOG.due() {
+                            tracing::warn!(file = %path.display(), error = why, unlogged, "cannot read the token file; the last token stays in use");
+                        }
                         Ok(value)
                     }
                     None => {

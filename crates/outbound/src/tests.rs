@@ -56,7 +56,7 @@ fn signed(authority: &TestCertificate, params: CertificateParams) -> TestCertifi
     TestCertificate { pem, key, params }
 }
 
-/// Behaviour of a test server.
+/// Behavior of a test server.
 #[derive(Clone, Copy)]
 enum Habit {
     /// Responds with a description of the request.

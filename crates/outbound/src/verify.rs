@@ -47,7 +47,7 @@ impl TrustedAuthorities {
         let mut certificates = Vec::new();
         let mut bad = None;
         for block in x509::pem::blocks(pem) {
-            let is_bare = block.label == "CERTIFICATE" && !block.has_headers;
+            let is_bare = block.is_certificate();
             if is_bare && X509Certificate::from_der(&block.bytes).is_ok() {
                 certificates.push(block.bytes.into());
             } else {
@@ -74,20 +74,22 @@ impl fmt::Display for VerificationFailure {
 
 impl std::error::Error for VerificationFailure {}
 
-/// The certificate verifier of a handshake.
 #[derive(Debug)]
-pub(super) struct Verifier {
+pub(super) struct ServerCertificateVerifier {
     trusted: TrustedAuthorities,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl Verifier {
+impl ServerCertificateVerifier {
     pub(super) fn new(trusted: TrustedAuthorities) -> Self {
-        Verifier { trusted, algorithms: aws_lc_rs::default_provider().signature_verification_algorithms }
+        ServerCertificateVerifier {
+            trusted,
+            algorithms: aws_lc_rs::default_provider().signature_verification_algorithms,
+        }
     }
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for ServerCertificateVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Status;
-use authz::webhook::{ReviewTransport, WebhookFailure, decode_object};
+use authz::webhook::{ReviewTransport, decode_object, send_with_retries};
 use value::{Map, Str, TtlCache, Value, format_smolstr, write};
 
 use crate::configuration::document::ConfigDocument;
-use crate::{AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, VersionedObject};
+use crate::{
+    AdmissionAttributes, AdmissionFuture, AdmissionNotes, AsyncPlugin, ClusterView, VersionedObject,
+};
 
 const VERSION: &str = "imagepolicy.k8s.io/v1alpha1";
 const KIND: &str = "ImageReview";
@@ -20,8 +22,6 @@ const KIND: &str = "ImageReview";
 const FORWARDED_ANNOTATIONS: &str = ".image-policy.k8s.io/";
 /// The prefix of audit annotations.
 const PREFIX: &str = "imagepolicywebhook.image-policy.k8s.io/";
-/// Calls before the service counts as failed. Each delay is 1.5 times the previous one.
-const MAX_CALLS: u32 = 5;
 /// The maximum number of cached responses.
 const CAPACITY: usize = 1024;
 
@@ -114,7 +114,6 @@ pub struct ImagePolicyWebhook {
     answers: TtlCache<Arc<str>, ImageReviewStatus, Instant>,
 }
 
-/// The `status` of an `ImageReview`.
 #[derive(Clone, Debug, Default)]
 struct ImageReviewStatus {
     allowed: bool,
@@ -123,7 +122,6 @@ struct ImageReviewStatus {
 }
 
 impl ImagePolicyWebhook {
-    /// Sends reviews through `sender`.
     pub fn new(policy: ImagePolicy, sender: Arc<dyn ReviewTransport>) -> Self {
         ImagePolicyWebhook { policy, sender, answers: TtlCache::new(CAPACITY) }
     }
@@ -138,7 +136,7 @@ impl ImagePolicyWebhook {
         let key = write::to_string(&spec);
         let status = match self.answers.get(key.as_str(), self.sender.now()) {
             Some(status) => status,
-            None => match self.ask(spec).await {
+            None => match self.send_review(spec).await {
                 Ok(status) => {
                     self.cache(key, &status);
                     status
@@ -176,7 +174,7 @@ impl ImagePolicyWebhook {
         }
     }
 
-    async fn ask(&self, spec: Value) -> Result<ImageReviewStatus, String> {
+    async fn send_review(&self, spec: Value) -> Result<ImageReviewStatus, String> {
         let review = Value::map([
             ("apiVersion", Value::from(VERSION)),
             ("kind", Value::from(KIND)),
@@ -185,20 +183,11 @@ impl ImagePolicyWebhook {
             ("status", Value::map([("allowed", false)])),
         ]);
         let body = write::to_vec(&review);
-        let mut pause = self.policy.backoff;
-        let mut tries = 1;
-        loop {
-            let outcome = decode_object(self.sender.send(&body).await);
-            match outcome {
-                Ok(object) => return read(&object),
-                Err(WebhookFailure { is_transient, .. }) if is_transient && tries < MAX_CALLS => {
-                    self.sender.pause(pause).await;
-                    pause = pause * 3 / 2;
-                    tries += 1;
-                }
-                Err(failure) => return Err(failure.message),
-            }
-        }
+        let decode = |sent, _| decode_object(sent);
+        let object = send_with_retries(&*self.sender, &body, self.policy.backoff, decode)
+            .await
+            .map_err(|failure| failure.message)?;
+        read(&object)
     }
 }
 
@@ -295,7 +284,7 @@ impl AsyncPlugin for ImagePolicyWebhook {
         object: &'a VersionedObject<'_>,
         _: &'a dyn ClusterView,
         notes: &'a mut AdmissionNotes,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         let about = attributes.operation.is_write()
             && matches!(attributes.subresource.as_str(), "" | "ephemeralcontainers")
             && attributes.resource.group.is_empty()

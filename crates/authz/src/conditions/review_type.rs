@@ -183,7 +183,6 @@ const FIELD_SELECTOR: &str = "kubernetes.FieldSelectorAttributes";
 const LABEL_SELECTOR: &str = "kubernetes.LabelSelectorAttributes";
 const REQUIREMENT: &str = "kubernetes.SelectorRequirement";
 
-/// The CEL types of a review.
 #[derive(Debug)]
 struct ReviewTypes;
 

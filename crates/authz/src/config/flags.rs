@@ -12,7 +12,6 @@ use crate::config::{
 
 /// The name of the webhook that flags configure.
 pub(super) const WEBHOOK_NAME: &str = "default";
-/// The timeout of that webhook.
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The `--authorization-*` flags, except the configuration file.

@@ -32,7 +32,6 @@ pub enum NodeObject {
     PodCertificateRequest,
 }
 
-/// The kinds of objects that the graph is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GraphKind {
     /// Names a node and refers to objects.

@@ -7,7 +7,6 @@ use crate::config::SubjectAccessReviewVersion;
 use crate::decision::{AuthorizerDecision, Decision, DecisionReason};
 use crate::webhook::review::api_version;
 
-/// The HTTP response of a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebhookResponse {
     pub status: u16,
@@ -18,7 +17,7 @@ pub struct WebhookResponse {
     pub body: Vec<u8>,
 }
 
-/// There is no response.
+/// The webhook did not send a response that can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendError {
     Timeout(String),
@@ -131,7 +130,7 @@ const META: &str =
 /// The location of Go's scheme for all kinds, which is part of its error messages.
 const SCHEME: &str = "k8s.io/client-go/kubernetes/scheme/register.go:84";
 /// Versions whose kinds Kubernetes' client knows: it reports them as inconvertible rather than unknown.
-const KNOWN: [&str; 8] = [
+const INCONVERTIBLE_VERSIONS: [&str; 8] = [
     "v1",
     "apps/v1",
     "authentication.k8s.io/v1",
@@ -194,7 +193,7 @@ fn check_type(object: &Value, expected: &str) -> Result<(), WebhookFailure> {
     }
     if !is_untyped && (given, kind) != (expected, "SubjectAccessReview") {
         let short = |api_version: &str| api_version.rsplit('/').next().unwrap_or_default().to_owned();
-        return Err(WebhookFailure::new(if KNOWN.contains(&given) {
+        return Err(WebhookFailure::new(if INCONVERTIBLE_VERSIONS.contains(&given) {
             let (from, to) = (short(given), short(expected));
             format!("converting ({from}.{kind}) to ({to}.SubjectAccessReview): unknown conversion")
         } else {

@@ -40,7 +40,7 @@ impl Fake {
 }
 
 impl ReviewTransport for Fake {
-    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
+    fn send<'a>(&'a self, review: &'a [u8]) -> AuthorizationFuture<'a, Result<WebhookResponse, SendError>> {
         self.received.lock().unwrap().push(String::from_utf8(review.to_vec()).unwrap());
         let answer = self.answers.lock().unwrap().pop_front().unwrap();
         Box::pin(async move {
@@ -51,7 +51,7 @@ impl ReviewTransport for Fake {
         })
     }
 
-    fn pause(&self, how_long: Duration) -> BoxFuture<'_, ()> {
+    fn pause(&self, how_long: Duration) -> AuthorizationFuture<'_, ()> {
         self.paused.lock().unwrap().push(how_long);
         Box::pin(async {})
     }
@@ -133,7 +133,7 @@ fn subject_access_review_carries_user_and_request_attributes() {
         requirements: vec![crate::Requirement {
             key: "app".into(),
             operator: crate::SelectorOperator::Exists,
-            values: vec![],
+            values: [].into(),
         }],
         error: None,
     };

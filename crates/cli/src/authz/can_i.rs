@@ -12,7 +12,7 @@ use authz::config::{
     AuthorizationConfiguration, AuthorizerType, ConfiguredAuthorizer, SubjectAccessReviewVersion,
     WebhookConfiguration,
 };
-use authz::webhook::{BoxFuture, ReviewTransport, SendError, WebhookResponse};
+use authz::webhook::{AuthorizationFuture, ReviewTransport, SendError, WebhookResponse};
 use authz::{
     AuthorizationAttributes, AuthorizerDecision, ConditionsResult, Decision, NoObserver, SelectorAttributes,
     SharedAuthorizers, assemble,
@@ -253,7 +253,7 @@ struct AssumedWebhook {
 }
 
 impl ReviewTransport for AssumedWebhook {
-    fn send<'a>(&'a self, _review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
+    fn send<'a>(&'a self, _review: &'a [u8]) -> AuthorizationFuture<'a, Result<WebhookResponse, SendError>> {
         let status = match self.response {
             AssumedResponse::Allow => r#"{"allowed":true,"reason":"assumed"}"#,
             AssumedResponse::Deny => r#"{"allowed":false,"denied":true,"reason":"assumed"}"#,
@@ -276,7 +276,7 @@ impl ReviewTransport for AssumedWebhook {
         Box::pin(std::future::ready(Ok(answered)))
     }
 
-    fn pause(&self, how_long: Duration) -> BoxFuture<'_, ()> {
+    fn pause(&self, how_long: Duration) -> AuthorizationFuture<'_, ()> {
         Box::pin(tokio::time::sleep(how_long))
     }
 

@@ -10,18 +10,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::admission::BoxFuture;
+use ::admission::AdmissionFuture;
 use ::admission::webhook::{
     OutgoingReview, Transport, TransportError, WebhookEndpoint, WebhookReply, WebhookTarget,
 };
 use api::field::quote;
-use bytes::Bytes;
-use http::Method;
-use http::header::{CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
+use http::header::{HeaderValue, USER_AGENT};
 use http::uri::{PathAndQuery, Uri};
 use outbound::{
-    BearerToken, ClientIdentity, Endpoint, Failure, FailureKind, OutboundCredential, OutboundRequest,
-    OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
+    BearerToken, ClientIdentity, Endpoint, LongRetry, OutboundCredential, OutboundRequest, OutboundTarget,
+    Reach, ServerTrust, WEBHOOK_AGENT, call_webhook,
 };
 use requests::request_info::clean_path;
 use storage::Store;
@@ -31,14 +29,10 @@ use crate::loopback::Loopback;
 use crate::metrics::CustomMetrics;
 
 pub(crate) use credentials::KubeconfigCredentials;
-pub(crate) use tokens::{TokenMetrics, WebhookTokens};
+pub(crate) use tokens::{TokenMetrics, WebhookTokenSource};
 
 /// Timeout of a webhook that sets none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most retries of a call after answers with `Retry-After`.
-pub(crate) const MAX_RETRIES: usize = 10;
-/// Most requests per attempt, including those that follow redirects.
-const MAX_REQUESTS: usize = 10;
 /// Most targets whose connections are reused; above it the least recently used one is dropped.
 const MAX_TARGETS: usize = 200;
 
@@ -47,7 +41,7 @@ pub(crate) struct WebhookTransport {
     store: Store,
     credentials: KubeconfigCredentials,
     /// Sent to webhooks for which there are no credentials. `None`: no tokens are sent.
-    tokens: Option<Arc<WebhookTokens>>,
+    tokens: Option<Arc<WebhookTokenSource>>,
     targets: Mutex<WebhookTargets>,
     metrics: Arc<CustomMetrics>,
     /// For webhooks of aggregated API servers, which are called through this server.
@@ -90,7 +84,7 @@ impl WebhookTransport {
     pub(crate) fn new(
         store: Store,
         credentials: KubeconfigCredentials,
-        tokens: Option<Arc<WebhookTokens>>,
+        tokens: Option<Arc<WebhookTokenSource>>,
         metrics: Arc<CustomMetrics>,
         loopback: Loopback,
     ) -> Self {
@@ -100,7 +94,7 @@ impl WebhookTransport {
     async fn exchange(&self, outgoing: OutgoingReview<'_>) -> Result<WebhookReply, TransportError> {
         let located = locate(&outgoing.target.endpoint).map_err(TransportError::Unusable)?;
         if aggregated::is_own_service(&outgoing.target.endpoint) {
-            return aggregated::ask(&self.loopback, outgoing, &located).await;
+            return aggregated::send_review(&self.loopback, outgoing, &located).await;
         }
         // An unusable configuration is reported before a token is requested or a service is resolved.
         let mut endpoint = self.endpoint(outgoing.target, &located)?;
@@ -125,35 +119,20 @@ impl WebhookTransport {
         let target = self.target((outgoing.target.clone(), dial), endpoint)?;
         let path: PathAndQuery =
             path.parse().map_err(|_| failed("net/url: invalid character in the path of the webhook"))?;
-        let body = Bytes::from(outgoing.body);
-        let mut retries = 0;
-        loop {
-            let left = limit.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                return Err(TransportError::Failed("context deadline exceeded".to_owned()));
-            }
-            let mut request = OutboundRequest::post_json(body.clone(), left);
-            request.path = Some(path.clone());
-            request.bearer.clone_from(&bearer);
-            request.headers.insert(USER_AGENT, HeaderValue::from_static(WEBHOOK_AGENT));
-            let answer = follow(&target, request, &located.origin).await.map_err(|failure| {
-                self.metrics.webhook_failed(&failure);
-                TransportError::Failed(failure.message)
-            })?;
-            match retry_after(&answer) {
-                Some(wait) if retries < MAX_RETRIES => {
-                    retries += 1;
-                    tokio::time::sleep(wait.min(limit.saturating_sub(begun.elapsed()))).await;
-                }
-                _ => {
-                    return Ok(WebhookReply {
-                        status: answer.status,
-                        content_type: answer.content_type().to_owned(),
-                        body: answer.body.to_vec(),
-                    });
-                }
-            }
-        }
+        let mut request = OutboundRequest::post_json(outgoing.body, limit.saturating_sub(begun.elapsed()));
+        request.path = Some(path);
+        request.bearer = bearer;
+        request.headers.insert(USER_AGENT, HeaderValue::from_static(WEBHOOK_AGENT));
+        // As in kube-apiserver, a wait that is too long uses up the time limit.
+        let answer = call_webhook(&target, request, LongRetry::WaitUntilLimit).await.map_err(|failure| {
+            self.metrics.webhook_failed(&failure);
+            TransportError::Failed(failure.message)
+        })?;
+        Ok(WebhookReply {
+            status: answer.status,
+            content_type: answer.content_type().to_owned(),
+            body: answer.body.to_vec(),
+        })
     }
 
     /// The token to send with a review. `None` if the kubeconfig has credentials for the webhook, or if TLS does not verify its name.
@@ -217,7 +196,7 @@ impl Transport for WebhookTransport {
     fn send<'a>(
         &'a self,
         outgoing: OutgoingReview<'a>,
-    ) -> BoxFuture<'a, Result<WebhookReply, TransportError>> {
+    ) -> AdmissionFuture<'a, Result<WebhookReply, TransportError>> {
         Box::pin(self.exchange(outgoing))
     }
 
@@ -230,56 +209,6 @@ impl Transport for WebhookTransport {
 fn time_left(outgoing: &OutgoingReview<'_>, now: Instant) -> Duration {
     let own = outgoing.timeout.unwrap_or(DEFAULT_TIMEOUT);
     outgoing.deadline.map_or(own, |deadline| deadline.saturating_duration_since(now).min(own))
-}
-
-/// Sends a request and follows redirects. As in Go's client, only 307 and 308 send the review again; other redirects become a GET
-/// without a body.
-pub(crate) async fn follow(
-    target: &OutboundTarget,
-    mut request: OutboundRequest,
-    origin: &str,
-) -> Result<OutboundResponse, Failure> {
-    let begun = Instant::now();
-    let limit = request.timeout;
-    for _ in 0..MAX_REQUESTS {
-        request.timeout = limit.saturating_sub(begun.elapsed());
-        let answer = target.send(request.clone()).await?;
-        let Some(next) = sent_on(&answer, origin, request.path.as_ref()) else { return Ok(answer) };
-        request.path = Some(next);
-        if !matches!(answer.status, 307 | 308) {
-            request.method = Method::GET;
-            request.body = Bytes::new();
-            request.headers.remove(CONTENT_TYPE);
-        }
-    }
-    let last = request.path.as_ref().map(PathAndQuery::as_str).unwrap_or_default();
-    let url = quote(&format!("{origin}{last}"));
-    let message = format!("Post {url}: stopped after {MAX_REQUESTS} redirects");
-    Err(Failure { kind: FailureKind::Broken, message })
-}
-
-/// The path that a redirect leads to, if it is on the same server. kube-apiserver follows redirects to any server, and so sends to one
-/// server what was meant for another; here such a redirect is the final answer, which is not a valid review.
-fn sent_on(answer: &OutboundResponse, origin: &str, asked: Option<&PathAndQuery>) -> Option<PathAndQuery> {
-    if !matches!(answer.status, 301..=303 | 307 | 308) {
-        return None;
-    }
-    let location = answer.headers.get(LOCATION)?.to_str().ok()?;
-    if location.starts_with('/') && !location.starts_with("//") {
-        return location.parse().ok();
-    }
-    if let Some(rest) = location.strip_prefix(origin) {
-        return match rest.as_bytes().first() {
-            None => Some(PathAndQuery::from_static("/")),
-            Some(b'/') => rest.parse().ok(),
-            Some(_) => None,
-        };
-    }
-    if location.is_empty() || location.contains(':') || location.starts_with("//") {
-        return None;
-    }
-    let (directory, _) = asked?.path().rsplit_once('/')?;
-    format!("{directory}/{location}").parse().ok()
 }
 
 /// Errors if a webhook has neither a service nor a URL, or a URL that cannot be parsed.
@@ -325,15 +254,6 @@ fn go_seconds(limit: Duration) -> String {
         (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
         (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
     }
-}
-
-/// The wait that an answer asks for by `Retry-After`. `None` if its status is neither 429 nor 5xx.
-pub(crate) fn retry_after(answer: &OutboundResponse) -> Option<Duration> {
-    if answer.status != 429 && answer.status < 500 {
-        return None;
-    }
-    let seconds = answer.headers.get(RETRY_AFTER)?.to_str().ok()?;
-    seconds.parse::<u64>().ok().map(Duration::from_secs)
 }
 
 /// Client credentials: a certificate, a token or a password.

@@ -13,15 +13,13 @@ use api::{Status, meta};
 use catalog::keys;
 use crd::CustomResourceDefinition;
 use outbound::{
-    Endpoint, Failure, OutboundRequest, OutboundResponse, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT,
+    Endpoint, LongRetry, OutboundRequest, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT, call_webhook,
 };
 use runtime::truncate_remote::{MAX_OBJECTS, truncate_remote};
 use value::go::base64::STD;
 use value::{Map, Str, Value, go, json, write};
 
-use crate::admission::webhooks::{MAX_RETRIES, follow, retry_after};
-use crate::heavy;
-use crate::metrics::Review;
+use crate::metrics::ConversionResult;
 use crate::state::State;
 
 /// Limit for one conversion, the default timeout of Kubernetes' webhook client.
@@ -61,14 +59,15 @@ pub(super) async fn call(
     let first = objects.first().map(meta::gvk).unwrap_or_default();
     let about = format!("{}, Kind={}", first.group_version(), first.kind);
     let start = std::time::Instant::now();
-    let outcome = ask(state, crd, webhook, objects, version).await;
-    let review = outcome.as_ref().map_or_else(ConversionFailure::review, |_| Some(Review::Converted));
+    let outcome = convert_by_webhook(state, crd, webhook, objects, version).await;
+    let review =
+        outcome.as_ref().map_or_else(ConversionFailure::review, |_| Some(ConversionResult::Converted));
     let to = version.rsplit('/').next().unwrap_or_default();
     state.metrics.custom.converted(&crd.name, &first.version, to, review, start.elapsed());
     outcome.map_err(|failure| failure.status(&about))
 }
 
-async fn ask(
+async fn convert_by_webhook(
     state: &State,
     crd: &CustomResourceDefinition,
     webhook: &Value,
@@ -103,7 +102,8 @@ async fn ask(
     };
     request.headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static(WEBHOOK_AGENT));
     request.path = format!("{}?timeout={}s", target.url().path(), TIMEOUT.as_secs()).parse().ok();
-    let answer = exchange(&target, request).await.map_err(|failure| {
+    // A wait that does not fit into the time limit would only delay the same failure.
+    let answer = call_webhook(&target, request, LongRetry::ReturnResponse).await.map_err(|failure| {
         state.metrics.custom.webhook_failed(&failure);
         ConversionFailure::Call(failure.message)
     })?;
@@ -123,33 +123,13 @@ async fn ask(
         )));
     }
     // The answer may be large even if the objects sent are small.
-    heavy::enter_lane(answer.body.len()).await;
+    heavy_lane::enter_lane(answer.body.len()).await;
     let answer = read(&answer.body).map_err(ConversionFailure::Call)?;
     let converted = converted(&answer, review, &api_version, &uid).map_err(ConversionFailure::Answer)?;
     if converted.len() != objects.len() {
         return Err(ConversionFailure::Count { returned: converted.len(), expected: objects.len() });
     }
     objects.iter().zip(converted).map(|(original, converted)| restore(original, converted, version)).collect()
-}
-
-/// Sends a review, follows redirects and retries after `Retry-After`, all within the request's timeout.
-async fn exchange(target: &OutboundTarget, request: OutboundRequest) -> Result<OutboundResponse, Failure> {
-    let url = target.url();
-    let authority = url.authority().map_or("", |authority| authority.as_str());
-    let origin = format!("{}://{authority}", url.scheme_str().unwrap_or("https"));
-    let (begun, limit) = (std::time::Instant::now(), request.timeout);
-    let mut retries = 0;
-    loop {
-        let left = limit.saturating_sub(begun.elapsed());
-        let answer = follow(target, OutboundRequest { timeout: left, ..request.clone() }, &origin).await?;
-        match retry_after(&answer) {
-            Some(wait) if retries < MAX_RETRIES && begun.elapsed() + wait < limit => {
-                retries += 1;
-                tokio::time::sleep(wait).await;
-            }
-            _ => return Ok(answer),
-        }
-    }
 }
 
 /// Parses a response, which may be JSON or YAML.
@@ -223,7 +203,6 @@ fn converted<'a>(
     Ok(response.list_at(&["convertedObjects"]))
 }
 
-/// Failure of a conversion webhook.
 #[derive(Debug, PartialEq)]
 enum ConversionFailure {
     /// The CRD lists no `ConversionReview` version that this server supports.
@@ -242,13 +221,15 @@ enum ConversionFailure {
 
 impl ConversionFailure {
     /// Label of the failure in metrics; `None` if no call was made.
-    fn review(&self) -> Option<Review> {
+    fn review(&self) -> Option<ConversionResult> {
         match self {
             ConversionFailure::NoReview => None,
-            ConversionFailure::Call(_) => Some(Review::NotAsked),
-            ConversionFailure::Answer(_) => Some(Review::Malformed),
-            ConversionFailure::Count { .. } => Some(Review::Partial),
-            ConversionFailure::NoObject(_) | ConversionFailure::Object(_) => Some(Review::InvalidObject),
+            ConversionFailure::Call(_) => Some(ConversionResult::NotAsked),
+            ConversionFailure::Answer(_) => Some(ConversionResult::Malformed),
+            ConversionFailure::Count { .. } => Some(ConversionResult::Partial),
+            ConversionFailure::NoObject(_) | ConversionFailure::Object(_) => {
+                Some(ConversionResult::InvalidObject)
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use api::{GroupResource, GroupVersionKind};
 use authn::User;
-use authz::webhook::{BoxFuture, SendError, WebhookResponse};
+use authz::webhook::{AuthorizationFuture, SendError, WebhookResponse};
 use value::{json, yaml};
 
 use super::*;
@@ -37,12 +37,12 @@ impl Scripted {
 }
 
 impl ReviewTransport for Scripted {
-    fn send<'a>(&'a self, review: &'a [u8]) -> BoxFuture<'a, Result<WebhookResponse, SendError>> {
+    fn send<'a>(&'a self, review: &'a [u8]) -> AuthorizationFuture<'a, Result<WebhookResponse, SendError>> {
         self.context.lock().unwrap().push(json::parse(review).unwrap());
         Box::pin(std::future::ready(self.answer.clone()))
     }
 
-    fn pause(&self, _: Duration) -> BoxFuture<'_, ()> {
+    fn pause(&self, _: Duration) -> AuthorizationFuture<'_, ()> {
         self.pauses.fetch_add(1, Ordering::Relaxed);
         Box::pin(std::future::ready(()))
     }
@@ -81,6 +81,7 @@ fn ask(
         dry_run: false,
         now: 0,
         deadline: None,
+        budget: value::Budget::UNLIMITED,
         snapshot: crate::AdmissionSnapshot::default(),
     };
     let pod = yaml::read(POD.as_bytes()).unwrap().value;

@@ -62,8 +62,11 @@ fn evaluate(expression: &str, attributes: &AuthorizationAttributes) -> Result<bo
 #[test]
 fn match_conditions_can_read_all_subject_access_review_fields() {
     let mut list = AuthorizationAttributes::resource("list", "apps", "deployments").in_namespace("prod");
-    list.labels.requirements =
-        vec![Requirement { key: "app".into(), operator: SelectorOperator::In, values: vec!["web".into()] }];
+    list.labels.requirements = vec![Requirement {
+        key: "app".into(),
+        operator: SelectorOperator::In,
+        values: ["web".into()].into(),
+    }];
     let path = AuthorizationAttributes::path("get", "/healthz");
     for yes in [
         "request.user == 'alice' && 'devs' in request.groups",

@@ -5,11 +5,12 @@
 
 use std::time::Instant;
 
-use ::admission::BoxFuture;
+use ::admission::AdmissionFuture;
 use ::admission::webhook::{OutgoingReview, TransportError, WebhookEndpoint, WebhookReply};
 use api::field::quote;
 use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
+use heavy_lane::Effort;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use http::{Method, Response};
 use http_body_util::{BodyExt as _, Limited};
@@ -18,7 +19,6 @@ use outbound::{WEBHOOK_AGENT, max_answer_to};
 use super::{Loopback, WebhookAddress, go_seconds, time_left};
 use crate::body::Body;
 use crate::call::RequestBody;
-use crate::heavy::Effort;
 use crate::pipeline::{self, InternalRequest};
 
 /// Whether an endpoint is this server's own service.
@@ -27,7 +27,7 @@ pub(super) fn is_own_service(endpoint: &WebhookEndpoint) -> bool {
 }
 
 /// Sends a review to the aggregated API server that serves the path.
-pub(super) async fn ask(
+pub(super) async fn send_review(
     loopback: &Loopback,
     outgoing: OutgoingReview<'_>,
     located: &WebhookAddress,
@@ -55,7 +55,7 @@ pub(super) async fn ask(
         effort: Effort::default(),
     };
     // Boxed, because the pipeline runs admission: the type of this future would contain itself.
-    let asked: BoxFuture<'_, Response<Body>> = Box::pin(pipeline::internal(&state, request));
+    let asked: AdmissionFuture<'_, Response<Body>> = Box::pin(pipeline::internal(&state, request));
     let exchange = async {
         let (parts, body) = asked.await.into_parts();
         let whole = Limited::new(body, longest).collect().await;

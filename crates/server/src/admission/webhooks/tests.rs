@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use ::admission::webhook::WebhookEndpoint;
-use http::HeaderMap;
 use storage::{Memory, Store, StoreOptions};
 
 use super::*;
@@ -53,22 +52,6 @@ fn webhook_services_are_called_by_their_cluster_dns_name() {
     assert!(located.http1_only);
 }
 
-#[test]
-fn webhook_calls_are_retried_only_after_429_and_5xx_with_retry_after() {
-    let answer = |status, after: Option<&'static str>| {
-        let mut headers = HeaderMap::new();
-        if let Some(after) = after {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(after));
-        }
-        OutboundResponse { status, headers, body: Bytes::new() }
-    };
-    assert_eq!(retry_after(&answer(429, Some("1"))), Some(Duration::from_secs(1)));
-    assert_eq!(retry_after(&answer(503, Some("0"))), Some(Duration::ZERO));
-    assert_eq!(retry_after(&answer(503, None)), None);
-    assert_eq!(retry_after(&answer(429, Some("soon"))), None);
-    assert_eq!(retry_after(&answer(409, Some("1"))), None);
-}
-
 fn transport(store: Store) -> WebhookTransport {
     let metrics = Metrics::new(0.0).unwrap().custom;
     WebhookTransport::new(store, KubeconfigCredentials::default(), None, metrics, Loopback::disconnected())
@@ -117,38 +100,4 @@ async fn concurrent_requests_for_a_webhook_target_share_one_cached_target() {
         asked.await.unwrap();
     }
     assert_eq!(transport.targets.lock().unwrap().by_endpoint.len(), 1);
-}
-
-#[test]
-fn webhook_redirects_are_followed_within_the_same_server_only() {
-    let next = |status, location: Option<&'static str>| {
-        let mut headers = HeaderMap::new();
-        if let Some(location) = location {
-            headers.insert(LOCATION, HeaderValue::from_static(location));
-        }
-        let answer = OutboundResponse { status, headers, body: Bytes::new() };
-        let asked = PathAndQuery::from_static("/a/b?timeout=5s");
-        sent_on(&answer, "https://hooks.example:8443", Some(&asked)).map(|path| path.to_string())
-    };
-    for status in [301, 302, 303, 307, 308] {
-        assert_eq!(next(status, Some("/other?x=y")).as_deref(), Some("/other?x=y"), "{status}");
-        assert_eq!(next(status, None), None);
-    }
-    for status in [200, 201, 300, 304, 305, 400, 500] {
-        assert_eq!(next(status, Some("/other")), None, "{status}");
-    }
-    assert_eq!(next(307, Some("c")).as_deref(), Some("/a/c"));
-    assert_eq!(next(307, Some("https://hooks.example:8443/c")).as_deref(), Some("/c"));
-    assert_eq!(next(307, Some("https://hooks.example:8443")).as_deref(), Some("/"));
-    for elsewhere in [
-        "https://hooks.example:84431/c",
-        "https://hooks.example/c",
-        "https://hooks.example:8443.evil.example/c",
-        "http://hooks.example:8443/c",
-        "//evil.example/c",
-        "https://evil.example/c",
-        "",
-    ] {
-        assert_eq!(next(307, Some(elsewhere)), None, "{elsewhere}");
-    }
 }

@@ -18,7 +18,7 @@ use api::time::Timestamp;
 use api::{Status, meta};
 use outbound::BearerToken;
 use prometheus::{HistogramVec, IntCounter, IntCounterVec};
-use runtime::MetricRegistry;
+use runtime::{LogLimit, MetricRegistry};
 use tokio::sync::watch;
 use tracing::warn;
 use value::{Backoff, Value};
@@ -76,7 +76,7 @@ impl TokenMetrics {
 }
 
 /// The token cache of this server.
-pub(crate) struct WebhookTokens {
+pub(crate) struct WebhookTokenSource {
     loopback: Loopback,
     /// Tokens by recipient. All are requested for the API group [`attestation::EVERY_GROUP`].
     slots: Mutex<HashMap<TokenRecipient, TokenSlot>>,
@@ -120,10 +120,10 @@ impl CachedToken {
     }
 }
 
-impl WebhookTokens {
+impl WebhookTokenSource {
     pub(crate) fn new(metrics: TokenMetrics, loopback: Loopback) -> Arc<Self> {
         let [hits, misses] = ["hit", "miss"].map(|cache| metrics.looked_up.with_label_values(&[cache]));
-        Arc::new(WebhookTokens { loopback, slots: Mutex::default(), metrics, hits, misses })
+        Arc::new(WebhookTokenSource { loopback, slots: Mutex::default(), metrics, hits, misses })
     }
 
     pub(crate) fn metrics(&self) -> &TokenMetrics {
@@ -137,6 +137,7 @@ impl WebhookTokens {
         recipient: &TokenRecipient,
         deadline: Option<Instant>,
     ) -> Option<BearerToken> {
+        static LOG: LogLimit = LogLimit::with_burst(20);
         let mut under_way = match self.look_up(recipient) {
             TokenLookup::Good(bearer) => return Some(bearer),
             TokenLookup::Nothing => return None,
@@ -146,10 +147,11 @@ impl WebhookTokens {
         let until = deadline.map_or(patience, |deadline| deadline.min(patience));
         // The channel carries no values; it closes when the request has succeeded or failed.
         let over = tokio::time::timeout_at(until.into(), under_way.over.changed()).await.is_ok();
-        if !over {
+        if !over && let Some(unlogged) = LOG.due() {
             warn!(
                 configuration = %recipient.configuration,
                 audience = %recipient.audience,
+                unlogged,
                 "calling a webhook without a token, because none was issued in time"
             );
         }
@@ -166,7 +168,7 @@ impl WebhookTokens {
             if let Some(token) = slot.token.clone().filter(|token| token.is_good(now)) {
                 self.hits.inc();
                 if token.is_old(now) && slot.may_ask() {
-                    self.ask(recipient, slot);
+                    self.start_request(recipient, slot);
                 }
                 return TokenLookup::Good(token.bearer);
             }
@@ -190,11 +192,19 @@ impl WebhookTokens {
         if let Some(under_way) = &slot.under_way {
             return TokenLookup::Soon(under_way.clone());
         }
-        if slot.may_ask() { TokenLookup::Soon(self.ask(recipient, slot)) } else { TokenLookup::Nothing }
+        if slot.may_ask() {
+            TokenLookup::Soon(self.start_request(recipient, slot))
+        } else {
+            TokenLookup::Nothing
+        }
     }
 
     /// Starts a token request in the background.
-    fn ask(self: &Arc<Self>, recipient: &TokenRecipient, slot: &mut TokenSlot) -> TokenRequestInProgress {
+    fn start_request(
+        self: &Arc<Self>,
+        recipient: &TokenRecipient,
+        slot: &mut TokenSlot,
+    ) -> TokenRequestInProgress {
         let (sender, over) = watch::channel(());
         let under_way = TokenRequestInProgress { since: Instant::now(), over };
         slot.under_way = Some(under_way.clone());
@@ -321,9 +331,9 @@ impl TokenSlot {
     }
 }
 
-impl std::fmt::Debug for WebhookTokens {
+impl std::fmt::Debug for WebhookTokenSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("WebhookTokens")
+        f.write_str("WebhookTokenSource")
     }
 }
 

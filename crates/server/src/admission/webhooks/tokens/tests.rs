@@ -4,8 +4,8 @@ use value::json;
 
 use super::*;
 
-fn tokens() -> Arc<WebhookTokens> {
-    WebhookTokens::new(TokenMetrics::new(&MetricRegistry::new()).unwrap(), Loopback::disconnected())
+fn tokens() -> Arc<WebhookTokenSource> {
+    WebhookTokenSource::new(TokenMetrics::new(&MetricRegistry::new()).unwrap(), Loopback::disconnected())
 }
 
 fn recipient(uid: &str, audience: &str) -> TokenRecipient {
