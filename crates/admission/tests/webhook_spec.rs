@@ -19,9 +19,10 @@ use admission::webhook::{
     WebhookReply, WebhookSet,
 };
 use admission::{
-    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AuditLevel, BoxFuture, ChainConfig, NoMetrics,
-    Operation, PluginChain, VersionedObject,
+    AdmissionAttributes, AdmissionFuture, AdmissionNotes, AdmissionSnapshot, AuditLevel, ChainConfig,
+    NoMetrics, Operation, PluginChain, VersionedObject,
 };
+use api::attestation::WebhookConfigurationKind;
 use api::{GroupResource, Status};
 use authn::User;
 use base64::Engine as _;
@@ -61,7 +62,7 @@ impl Transport for Scripted {
     fn send<'a>(
         &'a self,
         outgoing: OutgoingReview<'a>,
-    ) -> BoxFuture<'a, Result<WebhookReply, TransportError>> {
+    ) -> AdmissionFuture<'a, Result<WebhookReply, TransportError>> {
         let name = match &outgoing.target.endpoint {
             WebhookEndpoint::Url(url) => url.rsplit('/').next().unwrap().to_owned(),
             WebhookEndpoint::Service { name, .. } => name.to_string(),
@@ -151,7 +152,9 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let (mutating, validating) = (Arc::new(WebhookSet::default()), Arc::new(WebhookSet::default()));
+        let set = |kind| Arc::new(WebhookSet::new(kind));
+        let mutating = set(WebhookConfigurationKind::Mutating);
+        let validating = set(WebhookConfigurationKind::Validating);
         let transport = Arc::new(Scripted::default());
         let metrics = Arc::new(NoMetrics);
         let stages = ChainConfig {
@@ -225,6 +228,7 @@ impl World {
             dry_run: request.bool_at(&["dryRun"]).unwrap_or_default(),
             now: 0,
             deadline: request.bool_at(&["late"]).unwrap_or_default().then(Instant::now),
+            budget: value::Budget::UNLIMITED,
             snapshot: AdmissionSnapshot::default(),
         };
         let mut changed = object.clone();

@@ -13,8 +13,8 @@ use tokio::sync::{Notify, watch};
 use tracing::warn;
 use value::Value;
 
-use crate::client::Client;
-use crate::informer::{Notes, start_informer};
+use crate::client::LoopbackClient;
+use crate::informer::{UnreadableConcern, start_informer};
 use crate::state::State;
 
 /// The pause after a failed attempt.
@@ -30,19 +30,20 @@ pub(crate) struct RestoreDeleted {
 }
 
 impl RestoreDeleted {
-    /// Starts to watch the objects. `on_change` is also called with the old and new object of every change.
+    /// Starts to watch the objects. `on_change` is also called with the collection of every changed object, and its old and new state.
     pub(crate) fn watch(
         store: &Store,
         unreadable: &Arc<Unreadable>,
         objects: Vec<ObjectAt>,
-        on_change: impl Fn(Option<&Value>, Option<&Value>) + Clone + Send + 'static,
+        on_change: impl Fn(&str, Option<&Value>, Option<&Value>) + Clone + Send + 'static,
     ) -> Self {
         let deleted = Arc::new(Notify::new());
         for (collection, object) in &objects {
             let (deleted, on_change) = (Arc::clone(&deleted), on_change.clone());
             let Some(key) = key(collection, meta::name(object)) else { continue };
-            start_informer(store, &key, Notes::hints(unreadable), move |old, new| {
-                on_change(old, new);
+            let collection = collection.clone();
+            start_informer(store, &key, UnreadableConcern::without_concern(unreadable), move |old, new| {
+                on_change(&collection, old, new);
                 if new.is_none() {
                     deleted.notify_one();
                 }
@@ -53,7 +54,7 @@ impl RestoreDeleted {
 
     /// Recreates deleted objects until the server stops.
     pub(crate) async fn run(self: Arc<Self>, state: Arc<State>, mut stop: watch::Receiver<bool>) {
-        let client = Client::new(state, InternalIdentity::ApiServer);
+        let client = LoopbackClient::new(state, InternalIdentity::ApiServer);
         loop {
             tokio::select! {
                 () = self.deleted.notified() => {}
@@ -74,7 +75,7 @@ impl RestoreDeleted {
     }
 
     /// Creates the objects that are missing; modified ones are left alone. A failure does not prevent the creation of others.
-    async fn restore(&self, client: &Client) -> Result<(), (String, Status)> {
+    async fn restore(&self, client: &LoopbackClient) -> Result<(), (String, Status)> {
         let mut outcome = Ok(());
         for (collection, object) in &self.objects {
             let path = format!("{collection}/{}", meta::name(object));
@@ -94,7 +95,7 @@ impl RestoreDeleted {
 }
 
 /// Creates an object, and writes its status, if any, through the `status` subresource.
-async fn create(client: &Client, collection: &str, path: &str, object: &Value) -> Result<(), Status> {
+async fn create(client: &LoopbackClient, collection: &str, path: &str, object: &Value) -> Result<(), Status> {
     client.create(collection, object).await?;
     if object.get("status").is_some() {
         client.apply_status(path, object).await?;

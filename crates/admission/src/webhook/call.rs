@@ -118,7 +118,7 @@ impl WebhookCaller {
                 notes.annotate(key, value.clone());
             }
         }
-        notes.warnings.extend(response.warnings.iter().cloned());
+        response.warnings.iter().for_each(|text| notes.warn(text.as_str()));
         if response.allowed {
             Ok(response)
         } else {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use api::attestation::WebhookConfigurationKind;
 use api::{GroupVersion, GroupVersionKind, meta};
 use value::{Str, Value, format_smolstr};
 
@@ -47,7 +48,6 @@ pub(super) enum SideEffects {
     Possible,
 }
 
-/// A version of `AdmissionReview`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionReviewVersion {
     V1,
@@ -92,8 +92,12 @@ impl AdmissionReviewVersion {
 /// The fields of a webhook that select requests.
 const MATCHING: &[&str] = &["rules", "namespaceSelector", "objectSelector", "matchPolicy", "matchConditions"];
 
-/// The webhooks of one configuration, in order. The configuration has been validated and defaulted.
-pub(super) fn compile_webhooks(configuration: &Value, is_static: bool) -> Vec<Webhook> {
+/// The webhooks of one configuration, in order. The configuration has been validated and defaulted. `stored` is the kind of a stored
+/// configuration, and `None` for one of a manifest file.
+pub(super) fn compile_webhooks(
+    configuration: &Value,
+    stored: Option<WebhookConfigurationKind>,
+) -> Vec<Webhook> {
     let name = Str::from(meta::name(configuration));
     let mut times: HashMap<Str, usize> = HashMap::new();
     configuration
@@ -106,7 +110,8 @@ pub(super) fn compile_webhooks(configuration: &Value, is_static: bool) -> Vec<We
             let uid = format_smolstr!("{name}/{webhook_name}/{earlier}");
             *earlier += 1;
             let inventory = InventoryEntry::new(configuration, webhook, MATCHING, ZERO_COST);
-            let recipient = if is_static { None } else { TokenRecipient::read(configuration, webhook) };
+            let recipient = stored.and_then(|kind| TokenRecipient::read(kind, configuration, webhook));
+            let is_static = stored.is_none();
             Webhook { recipient, ..read(webhook, webhook_name, name.clone(), uid, inventory, is_static) }
         })
         .collect()

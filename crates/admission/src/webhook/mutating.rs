@@ -14,8 +14,8 @@ use crate::webhook::response::{JSON_PATCH, ReviewResponse};
 use crate::webhook::selection::WebhookSelector;
 use crate::webhook::{Transport, Webhook, WebhookSet, patch};
 use crate::{
-    AdmissionMetrics, AdmissionNotes, AdmissionPhase, AdmissionSnapshot, AsyncPlugin, AuditLevel, BoxFuture,
-    MutatingRequest, VersionedObject,
+    AdmissionFuture, AdmissionMetrics, AdmissionNotes, AdmissionPhase, AdmissionSnapshot, AsyncPlugin,
+    AuditLevel, MutatingRequest, VersionedObject,
 };
 
 /// The admission plugin `MutatingAdmissionWebhook`.
@@ -43,7 +43,7 @@ impl AsyncPlugin for MutatingWebhooks {
         &'a self,
         request: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         let webhooks = request.attributes.snapshot.mutating_webhooks(|| self.set.webhooks());
         let exemption = exemption(request.attributes, request.cluster);
         let none = webhooks.is_empty() || exemption == Exemption::Total;

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use api::attestation::WebhookConfigurationKind;
 use api::meta;
 use value::{Str, Value};
 
 use crate::webhook::compiled::{Webhook, compile_webhooks};
 
 /// Webhooks from manifest files and from the API. Shared: requests read it while configurations change.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WebhookSet {
+    kind: WebhookConfigurationKind,
     state: RwLock<WebhookSetState>,
 }
 
@@ -29,11 +31,16 @@ impl WebhookSetState {
 }
 
 impl WebhookSet {
+    /// An empty set for configurations of this kind.
+    pub fn new(kind: WebhookConfigurationKind) -> Self {
+        WebhookSet { kind, state: RwLock::default() }
+    }
+
     /// Applies the change of a configuration in the API. `old` is `None` for a new one, `new` for a deleted
-    /// one.
+    /// one. The `kind` in its content is ignored.
     pub fn apply(&self, old: Option<&Value>, new: Option<&Value>) {
         let compiled = new.map(|new| {
-            let webhooks = compile_webhooks(new, false).into_iter().map(Arc::new).collect();
+            let webhooks = compile_webhooks(new, Some(self.kind)).into_iter().map(Arc::new).collect();
             (Str::from(meta::name(new)), webhooks)
         });
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +66,7 @@ impl WebhookSet {
         };
         state.static_webhooks = configurations
             .iter()
-            .flat_map(|each| compile_webhooks(each, true))
+            .flat_map(|each| compile_webhooks(each, None))
             .map(reuse_unchanged)
             .collect();
         state.rebuild();
@@ -68,5 +75,38 @@ impl WebhookSet {
     /// All webhooks, in the order in which they are called.
     pub fn webhooks(&self) -> Arc<[Arc<Webhook>]> {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::attestation::WebhookConfigurationKind;
+    use value::json;
+
+    use super::WebhookSet;
+
+    #[test]
+    fn the_kind_of_a_token_recipient_is_that_of_the_set_whatever_the_content_claims() {
+        let validating = "ValidatingWebhookConfiguration";
+        for kind in WebhookConfigurationKind::ALL {
+            for claimed in [validating, "MutatingWebhookConfiguration", "Other", ""] {
+                let text = format!(
+                    r#"{{"kind":"{claimed}","metadata":{{"name":"c","uid":"u"}},"webhooks":[
+                    {{"name":"w","clientConfig":{{"url":"https://example.com/"}}}}]}}"#
+                );
+                let configuration = json::parse(text.as_bytes()).unwrap();
+                let set = WebhookSet::new(kind);
+                set.apply(None, Some(&configuration));
+                let kinds = set
+                    .webhooks()
+                    .iter()
+                    .map(|hook| hook.recipient.as_ref().map(|to| to.kind))
+                    .collect::<Vec<_>>();
+                assert_eq!(kinds, [Some(kind)], "claimed: {claimed}");
+                set.apply(Some(&configuration), None);
+                set.replace_static(&[configuration]);
+                assert!(set.webhooks().iter().all(|hook| hook.recipient.is_none()));
+            }
+        }
     }
 }

@@ -18,7 +18,6 @@ pub struct WebhookTarget {
 /// The webhook that a token is issued for (KEP-6060).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TokenRecipient {
-    /// The kind of the webhook's configuration.
     pub kind: WebhookConfigurationKind,
     /// The uid of the webhook's configuration.
     pub uid: Str,
@@ -29,10 +28,14 @@ pub struct TokenRecipient {
 }
 
 impl TokenRecipient {
-    /// `None` if a token cannot be bound to the webhook.
-    pub(super) fn read(configuration: &Value, webhook: &Value) -> Option<Self> {
+    /// `None` if a token cannot be bound to the webhook. The `kind` is that of the directory in which the configuration is stored.
+    pub(super) fn read(
+        kind: WebhookConfigurationKind,
+        configuration: &Value,
+        webhook: &Value,
+    ) -> Option<Self> {
         Some(TokenRecipient {
-            kind: WebhookConfigurationKind::of_kind(configuration.str_at(&["kind"])?)?,
+            kind,
             uid: Some(meta::uid(configuration)).filter(|uid| !uid.is_empty())?.into(),
             configuration: meta::name(configuration).into(),
             audience: attestation::audience(webhook.get("clientConfig")?)?,

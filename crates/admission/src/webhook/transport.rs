@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use value::Str;
 
-use crate::BoxFuture;
+use crate::AdmissionFuture;
 use crate::webhook::{TokenRecipient, WebhookTarget};
 
-/// A review to send.
 #[derive(Clone, Debug)]
 pub struct OutgoingReview<'a> {
     pub target: &'a WebhookTarget,
@@ -44,7 +43,7 @@ pub trait Transport: Send + Sync {
     fn send<'a>(
         &'a self,
         outgoing: OutgoingReview<'a>,
-    ) -> BoxFuture<'a, Result<WebhookReply, TransportError>>;
+    ) -> AdmissionFuture<'a, Result<WebhookReply, TransportError>>;
 
     /// A new random uid for a review.
     fn new_uid(&self) -> Str;

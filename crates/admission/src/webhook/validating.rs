@@ -15,8 +15,8 @@ use crate::webhook::object_versions::ObjectVersions;
 use crate::webhook::selection::WebhookSelector;
 use crate::webhook::{Transport, Webhook, WebhookSet};
 use crate::{
-    AdmissionAttributes, AdmissionMetrics, AdmissionNotes, AdmissionPhase, AdmissionSnapshot, AsyncPlugin,
-    BoxFuture, ClusterView, VersionedObject,
+    AdmissionAttributes, AdmissionFuture, AdmissionMetrics, AdmissionNotes, AdmissionPhase,
+    AdmissionSnapshot, AsyncPlugin, ClusterView, VersionedObject,
 };
 
 /// The admission plugin `ValidatingAdmissionWebhook`.
@@ -46,7 +46,7 @@ impl AsyncPlugin for ValidatingWebhooks {
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         notes: &'a mut AdmissionNotes,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         let webhooks = attributes.snapshot.validating_webhooks(|| self.set.webhooks());
         let exemption = exemption(attributes, cluster);
         let none = webhooks.is_empty() || exemption == Exemption::Total;
@@ -104,11 +104,12 @@ impl ValidatingWebhooks {
             context.check_deadline()?;
             let (versions, old_versions) = (&versions, &old_versions);
             let futures = calls.iter().map(|call| {
-                let future: BoxFuture<'_, (Result<(), Status>, AdmissionNotes)> = Box::pin(async move {
-                    let mut notes = AdmissionNotes::default();
-                    let outcome = self.call_one(call, context, versions, old_versions, &mut notes).await;
-                    (outcome, notes)
-                });
+                let future: AdmissionFuture<'_, (Result<(), Status>, AdmissionNotes)> =
+                    Box::pin(async move {
+                        let mut notes = AdmissionNotes::default();
+                        let outcome = self.call_one(call, context, versions, old_versions, &mut notes).await;
+                        (outcome, notes)
+                    });
                 future
             });
             let mut first = Ok(());
@@ -163,9 +164,9 @@ impl ValidatingWebhooks {
 }
 
 /// Waits for all futures concurrently. Results are in the order of `futures`.
-async fn join_all<T: Send>(futures: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+async fn join_all<T: Send>(futures: Vec<AdmissionFuture<'_, T>>) -> Vec<T> {
     enum PendingCall<'a, T> {
-        Waiting(BoxFuture<'a, T>),
+        Waiting(AdmissionFuture<'a, T>),
         Done(Option<T>),
     }
     let mut calls: Vec<PendingCall<'_, T>> = futures.into_iter().map(PendingCall::Waiting).collect();

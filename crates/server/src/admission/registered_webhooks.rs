@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::admission::manifests::{LoadedManifests, Manifest};
 use ::admission::webhook::{MutatingWebhooks, ValidatingWebhooks, Webhook, WebhookSet};
 use ::admission::{AdmissionMetrics, ChainConfig};
+use api::attestation::WebhookConfigurationKind;
 use catalog::keys;
 use catalog::unreadable::{Concern, Unreadable};
 use storage::Store;
 use value::{Str, Value};
 
-use crate::admission::webhooks::{KubeconfigCredentials, WebhookTokens, WebhookTransport};
-use crate::informer::{InformerProgress, Notes, start_informer};
+use crate::admission::webhooks::{KubeconfigCredentials, WebhookTokenSource, WebhookTransport};
+use crate::informer::{InformerProgress, UnreadableConcern, start_informer};
 use crate::loopback::Loopback;
 use crate::metrics::CustomMetrics;
 
@@ -26,7 +27,7 @@ pub(crate) struct WebhookCredentials {
 /// The dependencies of calls to webhooks.
 pub(crate) struct WebhookCalls<'a> {
     pub(crate) credentials: WebhookCredentials,
-    pub(crate) tokens: Option<&'a Arc<WebhookTokens>>,
+    pub(crate) tokens: Option<&'a Arc<WebhookTokenSource>>,
     pub(crate) meter: &'a Arc<dyn AdmissionMetrics>,
     pub(crate) metrics: &'a Arc<CustomMetrics>,
     pub(crate) loopback: &'a Loopback,
@@ -59,11 +60,11 @@ impl RegisteredWebhooks {
         stages: &mut ChainConfig,
     ) -> Self {
         let WebhookCalls { credentials, tokens, meter, metrics, loopback } = calls;
-        let informer = |prefix: &str| {
-            let set = Arc::new(WebhookSet::default());
+        let informer = |prefix: &str, kind| {
+            let set = Arc::new(WebhookSet::new(kind));
             let target = Arc::clone(&set);
             let tokens = tokens.cloned();
-            let notes = Notes::of(unreadable, Concern::Admission);
+            let notes = UnreadableConcern::of(unreadable, Concern::Admission);
             let progress = start_informer(store, prefix, notes, move |old, new| {
                 target.apply(old, new);
                 if let Some(tokens) = &tokens {
@@ -76,14 +77,14 @@ impl RegisteredWebhooks {
             let (tokens, metrics) = (tokens.cloned(), Arc::clone(metrics));
             Arc::new(WebhookTransport::new(store.clone(), credentials, tokens, metrics, loopback.clone()))
         };
-        let mutating = informer(keys::MUTATING_WEBHOOKS);
+        let mutating = informer(keys::MUTATING_WEBHOOKS, WebhookConfigurationKind::Mutating);
         let stage = MutatingWebhooks::new(
             Arc::clone(&mutating.0),
             transport(credentials.mutating),
             Arc::clone(meter),
         );
         stages.mutating_webhooks = Some(Arc::new(stage));
-        let validating = informer(keys::VALIDATING_WEBHOOKS);
+        let validating = informer(keys::VALIDATING_WEBHOOKS, WebhookConfigurationKind::Validating);
         let stage = ValidatingWebhooks::new(
             Arc::clone(&validating.0),
             transport(credentials.validating),

@@ -9,7 +9,7 @@ use catalog::unreadable::Unreadable;
 use storage::Store;
 use value::Value;
 
-use super::WebhookTokens;
+use super::WebhookTokenSource;
 use crate::bootstrap::rbac_collection;
 use crate::restore_deleted::{ObjectAt, RestoreDeleted};
 
@@ -18,7 +18,11 @@ pub(crate) fn account() -> ObjectAt {
     let mut account = Value::map([("apiVersion", "v1"), ("kind", "ServiceAccount")]);
     meta::set(&mut account, "name", ACCOUNT_NAME);
     meta::set(&mut account, "namespace", ACCOUNT_NAMESPACE);
-    (format!("/api/v1/namespaces/{ACCOUNT_NAMESPACE}/serviceaccounts"), account)
+    (collection(), account)
+}
+
+fn collection() -> String {
+    format!("/api/v1/namespaces/{ACCOUNT_NAMESPACE}/serviceaccounts")
 }
 
 /// Watches the service account and its roles, to restore them when they are deleted. Tokens are dropped when the account is deleted or
@@ -26,20 +30,25 @@ pub(crate) fn account() -> ObjectAt {
 pub(crate) fn watch(
     store: &Store,
     unreadable: &Arc<Unreadable>,
-    tokens: &Arc<WebhookTokens>,
+    tokens: &Arc<WebhookTokenSource>,
 ) -> RestoreDeleted {
     let roles = bootstrap::webhook_tokens().into_iter().map(|object| (rbac_collection(&object), object));
     let objects = std::iter::once(account()).chain(roles).collect();
     let tokens = Arc::clone(tokens);
-    RestoreDeleted::watch(store, unreadable, objects, move |old, new| {
-        let is_account = new.or(old).and_then(|object| object.str_at(&["kind"])) == Some("ServiceAccount");
-        if is_account && is_another(old, new) {
+    RestoreDeleted::watch(store, unreadable, objects, move |changed, old, new| {
+        if invalidates_tokens(changed, old, new) {
             tokens.account_changed();
         } else {
             // A token request that was refused may be allowed now.
             tokens.ask_again();
         }
     })
+}
+
+/// Whether a change of an object in the collection `changed` invalidates tokens. The kind of the object follows from the collection,
+/// never from its content.
+fn invalidates_tokens(changed: &str, old: Option<&Value>, new: Option<&Value>) -> bool {
+    changed == collection() && is_another(old, new)
 }
 
 /// Whether an account was deleted or replaced. A new account is neither: tokens that name it are valid, even if they were issued before
@@ -50,7 +59,22 @@ fn is_another(old: Option<&Value>, new: Option<&Value>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{account, is_another};
+    use authz::rbac::bootstrap;
+
+    use super::{account, invalidates_tokens, is_another, rbac_collection};
+
+    #[test]
+    fn the_collection_of_a_deleted_object_decides_whether_it_was_the_account() {
+        let (collection, mut account) = account();
+        assert!(invalidates_tokens(&collection, Some(&account), None));
+        account.set_at(&["kind"], "ClusterRole");
+        assert!(invalidates_tokens(&collection, Some(&account), None), "whatever kind its content claims");
+        for mut role in bootstrap::webhook_tokens() {
+            let collection = rbac_collection(&role);
+            role.set_at(&["kind"], "ServiceAccount");
+            assert!(!invalidates_tokens(&collection, Some(&role), None), "{collection}");
+        }
+    }
 
     #[test]
     fn a_service_account_is_another_when_deleted_or_recreated_but_not_when_first_created() {
