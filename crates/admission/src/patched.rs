@@ -1,9 +1,22 @@
 //! Turns patched objects of policies and webhooks back into objects in the storage version.
 
-use api::{GroupVersionKind, meta};
+use api::{GroupVersionKind, Status, meta};
 use value::Value;
 
 use crate::{AdmissionAttributes, ClusterView};
+
+/// The size of an object that a mutation may yield, as JSON. It is twice that of the largest stored object, so that later
+/// mutations can make the object smaller; the store checks the final size.
+const MAX_OBJECT_BYTES: usize = 8 << 20;
+
+/// Fails with 413 if a mutation made the object so large that it cannot be stored. Called after every mutation, because
+/// each one can multiply the object.
+pub(crate) fn check_size(patched: &Value) -> Result<(), Status> {
+    if patched.size_up_to(MAX_OBJECT_BYTES + 1) <= MAX_OBJECT_BYTES {
+        return Ok(());
+    }
+    Err(Status::too_large(format!("admission makes the object larger than {MAX_OBJECT_BYTES} bytes")))
+}
 
 /// Converts a patched object from `kind`, the version that the policy or webhook saw, to the storage version
 /// and applies defaults. The error is the decoder's or the converter's message.
@@ -46,5 +59,5 @@ pub(crate) fn complete_kind(patched: &mut Value, kind: &GroupVersionKind) -> Gro
 /// of kind itself.
 pub(crate) fn unreadable_as(object: &Value, kind: &GroupVersionKind) -> Option<String> {
     let schema = schema::of(&kind.group, &kind.version, &kind.kind)?;
-    schema::decode::normalise(&mut object.clone(), schema).type_error(&[])
+    schema::decode::normalize(&mut object.clone(), schema).type_error(&[])
 }

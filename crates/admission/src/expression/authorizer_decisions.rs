@@ -32,13 +32,13 @@ impl AuthorizerDecisions {
             EvaluationPause::Late => Err(RequestContext::deadline_exceeded()),
             EvaluationPause::Check(check) => {
                 context.check_deadline()?;
-                self.ask(*check, context.attributes.user, context.cluster).await;
+                self.authorize(*check, context.attributes.user, context.cluster).await;
                 Ok(())
             }
         }
     }
 
-    async fn ask(&self, check: AuthorizerCheck, user: &User, cluster: &dyn ClusterView) {
+    async fn authorize(&self, check: AuthorizerCheck, user: &User, cluster: &dyn ClusterView) {
         let account = check.service_account.as_ref();
         let account = account.map(|(namespace, name)| authn::service_account::user(namespace, name, ""));
         let authorized = cluster.authorize(account.as_ref().unwrap_or(user), &attributes(&check)).await;
@@ -51,7 +51,6 @@ impl AuthorizerDecisions {
     }
 }
 
-/// The check as authorization attributes.
 fn attributes(check: &AuthorizerCheck) -> AuthorizationAttributes {
     match &check.target {
         CheckTarget::Path(path) => AuthorizationAttributes::path(check.verb.clone(), path.clone()),

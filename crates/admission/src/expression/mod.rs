@@ -13,8 +13,7 @@ mod yielding;
 
 pub use authorizer_decisions::AuthorizerDecisions;
 pub use evaluation::{
-    EvaluationPause, EvaluationStop, Expression, OUT_OF_BUDGET, PolicyEvaluation, PolicyVariable,
-    PolicyVariables,
+    EvaluationPause, EvaluationStop, Expression, PolicyEvaluation, PolicyVariable, PolicyVariables,
 };
 pub use input::{Activations, DeclaredVariables, ExpressionInput, visible_namespace};
 pub use yielding::{YieldPacer, take_yielded_cost, yield_now};

@@ -1,13 +1,13 @@
 //! Match conditions: CEL expressions that exclude requests from a webhook or policy.
 
 use api::field::aggregate;
-use cel::{Activation, EstimateRange};
+use cel::{Activation, EstimateRange, OUT_OF_BUDGET};
 use kinds::expressions::{Compiler, OptionalVariables, Returns};
 use value::Value;
 
 use crate::expression::{
-    Activations, DeclaredVariables, EvaluationPause, EvaluationStop, Expression, OUT_OF_BUDGET,
-    PolicyEvaluation, PolicyVariables, YieldPacer,
+    Activations, DeclaredVariables, EvaluationPause, EvaluationStop, Expression, PolicyEvaluation,
+    PolicyVariables, YieldPacer,
 };
 use crate::metrics::{AdmissionMetrics, MatchConditionLabels};
 

@@ -18,7 +18,6 @@ pub enum ValidationAction {
 }
 
 impl ValidationAction {
-    /// The value in `validationActions`.
     pub fn as_str(self) -> &'static str {
         match self {
             ValidationAction::Deny => "Deny",
@@ -43,7 +42,6 @@ impl ValidationAction {
     }
 }
 
-/// The `paramRef` of a binding.
 #[derive(Clone, Debug)]
 pub(super) struct ParamRef {
     pub(super) name: Str,

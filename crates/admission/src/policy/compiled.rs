@@ -48,7 +48,6 @@ pub(super) struct AnnotationExpression {
     pub(super) value: Expression,
 }
 
-/// A `MutatingAdmissionPolicy` with compiled expressions.
 #[derive(Clone, Debug)]
 pub struct MutatingPolicy {
     pub policy: CompiledPolicy,

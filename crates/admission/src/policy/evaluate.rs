@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use cel::{Activation, Val};
+use cel::{Activation, OUT_OF_BUDGET, Val};
+use value::text::first_bytes;
 use value::{Str, Value};
 
 use super::ValidatingPolicy;
 use crate::Operation;
 use crate::expression::{
-    Activations, DeclaredVariables, EvaluationPause, EvaluationStop, OUT_OF_BUDGET, PolicyEvaluation,
-    YieldPacer,
+    Activations, DeclaredVariables, EvaluationPause, EvaluationStop, PolicyEvaluation, YieldPacer,
 };
 use crate::matching::ConditionResult;
 use crate::metrics::{AdmissionMetrics, MatchConditionLabels};
@@ -20,6 +20,12 @@ use crate::metrics::{AdmissionMetrics, MatchConditionLabels};
 pub(super) const BUDGET: u64 = 10_000_000;
 /// Longer computed messages are ignored.
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
+/// Total bytes of the errors and computed messages of one evaluation. Further ones are truncated to
+/// [`MAX_CUT_MESSAGE_BYTES`].
+const MAX_TOTAL_MESSAGE_BYTES: usize = 1 << 20;
+const MAX_CUT_MESSAGE_BYTES: usize = 256;
+/// Longer values of audit annotations are truncated to this many bytes.
+const MAX_ANNOTATION_BYTES: usize = 10 * 1024;
 /// With at least 90 % of the budget left, so many message expressions and variables cannot exhaust it: each
 /// costs at most a tenth of the budget.
 const EXPRESSIONS_WITHIN_TENTH: usize = 8;
@@ -39,19 +45,31 @@ pub(super) struct PolicyDecision {
 /// An audit annotation that has a value or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AnnotationOutcome {
-    /// Key and value of the annotation.
     Value(Str, String),
     /// An error that denies the request.
     Failed(String, Duration),
 }
 
-/// The result of evaluating one policy.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PolicyOutcome {
     /// Whether match conditions excluded the request. Then the rest is empty.
     pub(super) excluded: bool,
     pub(super) decisions: Vec<PolicyDecision>,
     pub(super) annotations: Vec<AnnotationOutcome>,
+}
+
+/// The remaining bytes of the errors and messages of one evaluation.
+struct MessageRoom(usize);
+
+impl MessageRoom {
+    /// The message, truncated if there is no room for it.
+    fn take(&mut self, mut message: String) -> String {
+        match self.0.checked_sub(message.len()) {
+            Some(left) => self.0 = left,
+            None => message.truncate(first_bytes(&message, MAX_CUT_MESSAGE_BYTES).len()),
+        }
+        message
+    }
 }
 
 /// The activation for the declared variables, with `params` set.
@@ -157,6 +175,7 @@ fn evaluate_validations(
     let policy = &validating.policy;
     let evaluation = PolicyEvaluation::new(&policy.variables, base, pacer);
     let mut decisions = Vec::new();
+    let mut room = MessageRoom(MAX_TOTAL_MESSAGE_BYTES);
     for (index, validation) in validating.validations.iter().enumerate() {
         let started = metrics.now();
         let (denies, message) = match validation.expression.evaluate(&evaluation, budget)? {
@@ -164,7 +183,7 @@ fn evaluate_validations(
             Ok(_) => (true, String::new()),
             Err(error) => {
                 policy.inventory.record_error(&error, metrics.now());
-                (policy.fails_closed, error)
+                (policy.fails_closed, room.take(error))
             }
         };
         let reason = match validation.reason.as_str() {
@@ -193,6 +212,7 @@ fn add_messages(
     let may_exhaust =
         computed + validating.policy.variables.count() > EXPRESSIONS_WITHIN_TENTH || budget < BUDGET / 10 * 9;
     let mut messages: Vec<Option<String>> = Vec::new();
+    let mut room = MessageRoom(MAX_TOTAL_MESSAGE_BYTES);
     if computed > 0 && (failing || may_exhaust) {
         let evaluation = PolicyEvaluation::new(&validating.policy.variables, base, pacer);
         for validation in validations {
@@ -201,7 +221,10 @@ fn add_messages(
                 continue;
             };
             match expression.evaluate(&evaluation, &mut budget) {
-                Ok(outcome) => messages.push(outcome.ok().and_then(|value| usable_message(value.as_str()?))),
+                Ok(outcome) => {
+                    let message = outcome.ok().and_then(|value| usable_message(value.as_str()?));
+                    messages.push(message.map(|message| room.take(message)));
+                }
                 Err(EvaluationStop::Check(check)) => return Err(EvaluationPause::Check(check)),
                 Err(EvaluationStop::Late) => return Err(EvaluationPause::Late),
                 Err(EvaluationStop::Budget) => return Ok(budget_exceeded(validating, decisions)),
@@ -256,7 +279,6 @@ fn budget_exceeded(validating: &ValidatingPolicy, mut decisions: Vec<PolicyDecis
     decisions
 }
 
-/// Evaluates the audit annotations.
 fn evaluate_annotations(
     validating: &ValidatingPolicy,
     base: &Activation<'_>,
@@ -276,8 +298,8 @@ fn evaluate_annotations(
             Ok(value) => match value.as_str() {
                 Some(text) if text.trim().is_empty() => {}
                 Some(text) => {
-                    annotations
-                        .push(AnnotationOutcome::Value(annotation.key.clone(), text.trim().to_owned()));
+                    let text = first_bytes(text.trim(), MAX_ANNOTATION_BYTES).to_owned();
+                    annotations.push(AnnotationOutcome::Value(annotation.key.clone(), text));
                 }
                 None => {
                     let error = format!(

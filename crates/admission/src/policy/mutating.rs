@@ -4,7 +4,7 @@ mod mutator;
 
 use std::sync::Arc;
 
-use api::{Status, StatusCause};
+use api::{GroupVersionKind, Status, StatusCause};
 use value::{Str, Value};
 
 use self::mutator::PolicyMutator;
@@ -15,9 +15,13 @@ use super::{BoundPolicy, MutatingPolicy, PolicyBinding, PolicySnapshot, PolicySo
 use crate::matching::{MatchedResource, RequestContext};
 use crate::metrics::AdmissionMetrics;
 use crate::{
-    AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, MutatingRequest, Operation, ParamError,
+    AdmissionFuture, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, MutatingRequest, Operation, ParamError,
     Reinvocation,
 };
+
+/// A rejection lists at most this many failures, and failures until they have so many bytes, but at least one.
+const MAX_FAILURES: usize = 500;
+const MAX_FAILURE_BYTES: usize = 1 << 20;
 
 /// The admission plugin `MutatingAdmissionPolicy`.
 pub struct MutatingPolicies {
@@ -45,7 +49,7 @@ impl AsyncPlugin for MutatingPolicies {
         &'a self,
         request: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         let snapshot = request.attributes.snapshot.mutating_policies(|| self.current.load());
         // There is no object to change in a delete.
         let object = object.filter(|_| request.attributes.operation != Operation::Delete);
@@ -83,6 +87,7 @@ struct PolicyFailure {
 /// Failures and notes of the mutating policies of one request.
 struct MutationReport<'a> {
     failures: Vec<PolicyFailure>,
+    failure_bytes: usize,
     notes: &'a mut AdmissionNotes,
     metrics: &'a dyn AdmissionMetrics,
 }
@@ -122,7 +127,11 @@ impl MutationReport<'_> {
         policy.inventory.record_error(why, self.metrics.now());
         if policy.fails_closed {
             policy.inventory.count_denial();
-            self.failures.push(failure());
+            if self.failures.len() < MAX_FAILURES && self.failure_bytes < MAX_FAILURE_BYTES {
+                let failure = failure();
+                self.failure_bytes += failure.message.len();
+                self.failures.push(failure);
+            }
         }
     }
 }
@@ -134,7 +143,7 @@ async fn run(
     metrics: &dyn AdmissionMetrics,
 ) -> Result<(), Status> {
     let MutatingRequest { attributes, cluster, notes, reinvocation } = request;
-    let mut report = MutationReport { failures: Vec::new(), notes, metrics };
+    let mut report = MutationReport { failures: Vec::new(), failure_bytes: 0, notes, metrics };
     let invocations = {
         let context = RequestContext::new(attributes, Some(object), *cluster);
         invocations(snapshot, &context, &mut report).await?
@@ -193,7 +202,7 @@ async fn invocations<'a>(
                 bound,
                 binding,
                 matched: matched.clone().into_owned(),
-                param: param.map(without_type_meta),
+                param: param.map(|param| without_type_meta(param, policy.params.as_ref())),
             }));
         }
     }
@@ -201,10 +210,10 @@ async fn invocations<'a>(
 }
 
 /// Removes `apiVersion` and `kind` from parameters of built-in kinds, as Kubernetes' typed clients do for
-/// mutating policies.
-fn without_type_meta(param: Arc<Value>) -> Arc<Value> {
-    let kind = api::meta::gvk(&param);
-    if schema::of(&kind.group, &kind.version, &kind.kind).is_none() {
+/// mutating policies. `kind` is the policy's `paramKind`.
+fn without_type_meta(param: Arc<Value>, kind: Option<&GroupVersionKind>) -> Arc<Value> {
+    let is_built_in = |kind: &GroupVersionKind| schema::of(&kind.group, &kind.version, &kind.kind).is_some();
+    if !kind.is_some_and(is_built_in) {
         return param;
     }
     let mut param = Arc::unwrap_or_clone(param);

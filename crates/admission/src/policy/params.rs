@@ -10,7 +10,6 @@ use super::{CompiledPolicy, PolicyBinding};
 use crate::matching::RequestContext;
 use crate::{ParamError, RestMapping};
 
-/// The parameters that a policy is evaluated with.
 pub(super) enum PolicyParams {
     /// Evaluate once with `params` null.
     Unset,

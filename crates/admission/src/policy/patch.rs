@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 1 << 24;
 
 fn check_size(val: &Val<'_>) -> Result<(), String> {
     let mut room = SizeBudget { parts: MAX_VALUES, bytes: MAX_BYTES };
-    room.take(val).ok_or_else(|| "what the mutation gives is too large".to_owned())
+    room.take(val).ok_or_else(|| "the result of the mutation is too large".to_owned())
 }
 
 /// The remaining number of values and bytes that a result may have.

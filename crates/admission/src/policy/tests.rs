@@ -1,4 +1,8 @@
-//! Limits of policies: stack, cost budget, and the request's deadline.
+//! Limits of policies: stack, cost budget, memory, and the request's deadline.
+
+mod growing_objects;
+mod outputs;
+mod variable_errors;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use api::attestation::WebhookConfigurationKind;
 use api::{GroupResource, GroupVersionKind, Status};
 use authn::User;
 use value::{Str, Value, yaml};
@@ -20,7 +25,7 @@ use crate::webhook::{
     OutgoingReview, Transport, TransportError, ValidatingWebhooks, WebhookReply, WebhookSet,
 };
 use crate::{
-    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, MutatingRequest,
+    AdmissionAttributes, AdmissionFuture, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, MutatingRequest,
     NoMetrics, Operation, Reinvocation, VersionedObject,
 };
 
@@ -91,6 +96,10 @@ fn long(length: usize) -> Value {
     object
 }
 
+fn config_map() -> Value {
+    read("{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: team}, data: {k: v}}")
+}
+
 fn with_attributes<T>(run: impl FnOnce(&AdmissionAttributes<'_>) -> T) -> T {
     let (user, options) = (User::named("alice"), Value::Null);
     let kind = GroupVersionKind::new("", "v1", "ConfigMap");
@@ -109,6 +118,7 @@ fn with_attributes<T>(run: impl FnOnce(&AdmissionAttributes<'_>) -> T) -> T {
         dry_run: false,
         now: 0,
         deadline: Some(Instant::now()),
+        budget: value::Budget::UNLIMITED,
         snapshot: AdmissionSnapshot::default(),
     })
 }
@@ -233,6 +243,42 @@ fn evaluation_of_variables_stops_when_the_cost_budget_is_exhausted() {
     assert!(of_two > 100 && clock_reads(&cluster) < 5 * of_two, "{of_two} {}", clock_reads(&cluster));
 }
 
+/// Each variable is within the memory limit of an evaluation.
+#[test]
+fn variables_of_a_policy_share_the_memory_limit() {
+    let literal = format!("[{}i]", "0,".repeat(2000));
+    let policy = |count: usize| {
+        let first = format!("lists.range(300).map(i, {literal})");
+        let variables = chain(count, &first, |before| {
+            format!("variables.a{before}.size() > 0 ? lists.range(300).map(i, {literal}) : []")
+        });
+        format!("{{{variables}, validations: [{{expression: variables.a{}.size() == 300}}]}}", count - 1)
+    };
+    let object = long(0);
+    assert_eq!(
+        validate(&validating(&policy(2), "{}"), &object, &clocked(NO_DEADLINE, vec![namespace()])).0,
+        Ok(())
+    );
+    let why = validate(&validating(&policy(6), "{}"), &object, &clocked(NO_DEADLINE, vec![namespace()]));
+    let why = why.0.unwrap_err();
+    assert!(why.contains("operation cancelled: actual cost limit exceeded"), "{why}");
+}
+
+#[test]
+fn evaluation_yields_after_loops_that_cost_nothing() {
+    let stage = |list: &str| {
+        let rule = format!("object.list.exists_one(a, object.list.exists_one(b, {list})) || true");
+        validating(&format!("{{validations: [{{expression: '{rule}'}}]}}"), "{}")
+    };
+    let yields = |list: &str, length: usize| {
+        let cluster = clocked(NO_DEADLINE, vec![namespace()]);
+        let (outcome, yields) = validate(&stage(list), &long(length), &cluster);
+        assert_eq!(outcome, Ok(()));
+        yields
+    };
+    assert!(yields("false", 1000) > yields("false", 10));
+}
+
 #[test]
 fn policy_evaluation_ends_at_the_request_deadline() {
     for failure_policy in ["Fail", "Ignore"] {
@@ -277,7 +323,10 @@ fn policy_evaluation_yields_between_params_and_checks_the_deadline() {
 struct FailingTransport;
 
 impl Transport for FailingTransport {
-    fn send<'a>(&'a self, _: OutgoingReview<'a>) -> BoxFuture<'a, Result<WebhookReply, TransportError>> {
+    fn send<'a>(
+        &'a self,
+        _: OutgoingReview<'a>,
+    ) -> AdmissionFuture<'a, Result<WebhookReply, TransportError>> {
         Box::pin(std::future::ready(Err(TransportError::Failed("silence".to_owned()))))
     }
 
@@ -291,7 +340,7 @@ fn match_conditions_of_webhooks_end_at_the_request_deadline() {
     let configuration = read(&format!(
         "{{metadata: {{name: w}}, webhooks: [{{name: w.example.com, failurePolicy: Ignore, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {{url: 'https://localhost/'}}, namespaceSelector: {{}}, objectSelector: {{}}, rules: [{{apiGroups: [''], apiVersions: ['*'], operations: ['*'], resources: [configmaps]}}], matchConditions: [{{name: c, expression: '{EXPENSIVE}'}}]}}]}}"
     ));
-    let set = Arc::new(WebhookSet::default());
+    let set = Arc::new(WebhookSet::new(WebhookConfigurationKind::Validating));
     set.apply(None, Some(&configuration));
     let stage = ValidatingWebhooks::new(set, Arc::new(FailingTransport), Arc::new(NoMetrics));
     assert_eq!(validate(&stage, &long(300), &clocked(NO_DEADLINE, vec![namespace()])).0, Ok(()));

@@ -4,6 +4,7 @@
 //! The results are advice: evaluation does not depend on them.
 
 use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use api::{GroupVersion, GroupVersionKind};
@@ -12,6 +13,7 @@ use kinds::expressions::{KindTypes, TypedCompiler};
 use kinds::table::Resource;
 use schema::Link;
 use value::Value;
+use value::text::first_bytes;
 
 use crate::ClusterView;
 
@@ -24,6 +26,19 @@ const MAX_LOOKUPS: usize = 10_000;
 
 /// The longest name of a group, version or resource.
 const MAX_NAME_BYTES: usize = 253;
+
+/// Bytes of the warnings of one policy. An error quotes the line of the expression, so errors can be thousands of times
+/// longer than the policy.
+const MAX_WARNING_BYTES: usize = 64 << 10;
+
+/// Bytes of the expressions of one policy that are checked, where an expression counts once for each kind.
+const MAX_CHECKED_BYTES: usize = 4 << 20;
+
+/// Bytes that each check of an expression counts besides its length.
+const CHECK_OVERHEAD: usize = 256;
+
+/// The last line of the last warning if a limit is exceeded.
+const LEFT_OUT: &str = "further type checks and their errors are left out";
 
 /// Supplies the kinds and schemas to check against: those of a cluster, or the built-in ones.
 pub trait TypeCheckKinds {
@@ -64,7 +79,7 @@ impl TypeCheckKinds for BuiltInKinds {
 }
 
 /// Type checks a validating policy. Returns `status.typeChecking.expressionWarnings` exactly as
-/// kube-apiserver does.
+/// kube-apiserver does, up to a number of bytes and of checks.
 pub fn type_check(policy: &Value, catalog: &dyn TypeCheckKinds) -> Vec<Value> {
     let spec = policy.get("spec").unwrap_or(&Value::Null);
     let types = |kind: &GroupVersionKind| {
@@ -74,18 +89,20 @@ pub fn type_check(policy: &Value, catalog: &dyn TypeCheckKinds) -> Vec<Value> {
         let version = GroupVersion::parse(kind.str_at(&["apiVersion"]).unwrap_or_default()).ok()?;
         types(&version.kind(kind.str_at(&["kind"]).unwrap_or_default()))
     });
-    let compilers: Vec<(GroupVersionKind, TypedCompiler)> =
-        kinds(spec, |group, version, resource| catalog.kinds_of(group, version, resource))
-            .into_iter()
-            .filter_map(|kind| {
-                let object = types(&kind)?;
-                let compiler = TypedCompiler::new(&object, params.as_ref().map(Option::as_ref));
-                for (name, expression) in variables(spec) {
-                    let _ = compiler.variable(name, expression);
-                }
-                Some((kind, compiler))
-            })
-            .collect();
+    let mut limits = TypeCheckLimits { work: MAX_CHECKED_BYTES, room: MAX_WARNING_BYTES, exceeded: false };
+    let work_of_variables = variables(spec).map(|(_, expression)| work_of(expression)).sum();
+    let mut compilers: Vec<(GroupVersionKind, TypedCompiler)> = Vec::new();
+    for kind in kinds(spec, |group, version, resource| catalog.kinds_of(group, version, resource)) {
+        let Some(object) = types(&kind) else { continue };
+        if !limits.take_work(work_of_variables) {
+            break;
+        }
+        let compiler = TypedCompiler::new(&object, params.as_ref().map(Option::as_ref));
+        for (name, expression) in variables(spec) {
+            let _ = compiler.variable(name, expression);
+        }
+        compilers.push((kind, compiler));
+    }
     let mut warnings = Vec::new();
     for (i, validation) in spec.list_at(&["validations"]).iter().enumerate() {
         for field in ["expression", "messageExpression"] {
@@ -93,21 +110,81 @@ pub fn type_check(policy: &Value, catalog: &dyn TypeCheckKinds) -> Vec<Value> {
             if expression.is_empty() && field == "messageExpression" {
                 continue;
             }
-            let wrong: Vec<String> = compilers
-                .iter()
-                .filter_map(|(kind, compiler)| {
-                    compiler.check(expression).err().map(|issues| format!("{kind}: {issues}\n"))
-                })
-                .collect();
-            if !wrong.is_empty() {
-                warnings.push(Value::map([
-                    ("fieldRef", format!("spec.validations[{i}].{field}")),
-                    ("warning", wrong.join("\n")),
-                ]));
+            let warning = limits.check(expression, &compilers);
+            if !warning.is_empty() {
+                let field = format!("spec.validations[{i}].{field}");
+                limits.room = limits.room.saturating_sub(field.len());
+                warnings.push(Value::map([("fieldRef", field), ("warning", warning)]));
+            }
+            if limits.exceeded {
+                return warnings;
             }
         }
     }
     warnings
+}
+
+/// The rest of the work and of the bytes of warnings for one policy.
+struct TypeCheckLimits {
+    work: usize,
+    room: usize,
+    exceeded: bool,
+}
+
+impl TypeCheckLimits {
+    /// Spends work. Returns false if there was less left.
+    fn take_work(&mut self, work: usize) -> bool {
+        self.exceeded |= work > self.work;
+        self.work = self.work.saturating_sub(work);
+        !self.exceeded
+    }
+
+    /// Type checks an expression for each kind and returns the errors. If a limit is exceeded, the last line says so.
+    fn check(&mut self, expression: &str, compilers: &[(GroupVersionKind, TypedCompiler)]) -> String {
+        let mut warning = String::new();
+        for (kind, compiler) in compilers {
+            if !self.take_work(work_of(expression)) {
+                break;
+            }
+            let Err(issues) = compiler.check(expression) else { continue };
+            let separator = if warning.is_empty() { "" } else { "\n" };
+            let mut out = BoundedText { text: &mut warning, room: &mut self.room };
+            if writeln!(out, "{separator}{kind}: {issues}").is_err() {
+                self.exceeded = true;
+                break;
+            }
+        }
+        if self.exceeded {
+            // A line that was cut is left out.
+            warning.truncate(warning.rfind('\n').map_or(0, |end| end + 1));
+            warning.push_str(LEFT_OUT);
+        }
+        warning
+    }
+}
+
+/// Writes to a text until `room` is used up.
+struct BoundedText<'a> {
+    text: &'a mut String,
+    room: &'a mut usize,
+}
+
+impl fmt::Write for BoundedText<'_> {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        let fitting = first_bytes(part, *self.room);
+        self.text.push_str(fitting);
+        if fitting.len() < part.len() {
+            *self.room = 0;
+            return Err(fmt::Error);
+        }
+        *self.room -= fitting.len();
+        Ok(())
+    }
+}
+
+/// The work to check an expression for one kind.
+fn work_of(expression: &str) -> usize {
+    expression.len().saturating_add(CHECK_OVERHEAD)
 }
 
 /// The names and expressions of a policy's variables.

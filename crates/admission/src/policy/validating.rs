@@ -16,16 +16,19 @@ use crate::expression::{Activations, AuthorizerDecisions, ExpressionInput, visib
 use crate::matching::{MatchedResource, RequestContext};
 use crate::metrics::{AdmissionMetrics, PolicyErrorType, metrics_for};
 use crate::{
-    AdmissionAttributes, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, BoxFuture, ClusterView, ParamError,
-    VersionedObject,
+    AdmissionAttributes, AdmissionFuture, AdmissionNotes, AdmissionSnapshot, AsyncPlugin, ClusterView,
+    ParamError, VersionedObject,
 };
 
 /// The key of the audit annotation that lists failed validations.
 const FAILURE_ANNOTATION: &str = "validation.policy.admission.k8s.io/validation_failure";
 /// The audit annotation lists at most this many failures.
 const MAX_FAILURES: usize = 50;
-/// Longer values of audit annotations are truncated to this many bytes.
-const MAX_ANNOTATION_BYTES: usize = 10 * 1024;
+/// Failures are listed until they have so many bytes; one is always listed.
+const MAX_FAILURE_BYTES: usize = 256 << 10;
+/// Total bytes of the values of audit annotations of policies. Of those beyond it, only the first value of each key of a
+/// policy is recorded.
+const MAX_ANNOTATION_BYTES: usize = 1 << 20;
 
 /// The admission plugin `ValidatingAdmissionPolicy`.
 pub struct ValidatingPolicies {
@@ -55,7 +58,7 @@ impl AsyncPlugin for ValidatingPolicies {
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         notes: &'a mut AdmissionNotes,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         let snapshot = attributes.snapshot.validating_policies(|| self.current.load());
         if snapshot.is_empty() {
             return Box::pin(std::future::ready(Ok(())));
@@ -106,9 +109,11 @@ async fn run(
     let mut report = ValidationReport {
         denied: None,
         failures: Vec::new(),
+        failure_bytes: 0,
         denies: false,
         evaluated: false,
         annotations: Vec::new(),
+        annotation_bytes: 0,
         notes,
         metrics,
     };
@@ -267,12 +272,15 @@ struct ValidationReport<'a> {
     /// Message and reason of the first denial.
     denied: Option<(String, Str)>,
     failures: Vec<String>,
+    failure_bytes: usize,
     /// Whether the current policy denies the request.
     denies: bool,
     /// Whether the current policy was evaluated, that is, not excluded by its match conditions.
     evaluated: bool,
     /// The audit annotations of the current policy: key and distinct values.
     annotations: Vec<(Str, Vec<String>)>,
+    /// Bytes of the annotations of all policies.
+    annotation_bytes: usize,
     notes: &'a mut AdmissionNotes,
     metrics: &'a dyn AdmissionMetrics,
 }
@@ -355,27 +363,32 @@ impl ValidationReport<'_> {
                         self.deny(policy, Some(&binding.name), &decision.message, &decision.reason);
                     }
                     ValidationAction::Audit => {
-                        if self.failures.len() < MAX_FAILURES {
-                            self.failures.push(failure_json(binding, &decision));
+                        if self.failures.len() < MAX_FAILURES && self.failure_bytes < MAX_FAILURE_BYTES {
+                            let failure = failure_json(binding, &decision);
+                            self.failure_bytes += failure.len();
+                            self.failures.push(failure);
                         }
                     }
-                    ValidationAction::Warn => self.notes.warn(format!(
+                    ValidationAction::Warn if self.notes.can_send_warnings() => self.notes.warn(format!(
                         "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{}': {}",
                         binding.name, decision.message
                     )),
+                    ValidationAction::Warn => {}
                 }
                 count(error, action.label(), decision.took);
             }
         }
         for noted in outcome.annotations {
             match noted {
-                AnnotationOutcome::Value(key, mut value) => {
-                    value.truncate(value.floor_char_boundary(MAX_ANNOTATION_BYTES));
+                AnnotationOutcome::Value(key, value) => {
+                    let bytes = value.len();
+                    let fits = self.annotation_bytes.saturating_add(bytes) <= MAX_ANNOTATION_BYTES;
                     match self.annotations.iter_mut().find(|(known, _)| *known == key) {
                         None => self.annotations.push((key, vec![value])),
-                        Some((_, values)) if !values.contains(&value) => values.push(value),
-                        Some(_) => {}
+                        Some((_, values)) if fits && !values.contains(&value) => values.push(value),
+                        Some(_) => continue,
                     }
+                    self.annotation_bytes += bytes;
                 }
                 AnnotationOutcome::Failed(error, took) => {
                     self.deny(policy, Some(&binding.name), &error, &Str::default());

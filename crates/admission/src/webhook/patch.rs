@@ -5,7 +5,7 @@ use api::{GroupVersionKind, Status};
 use schema::patch::json_patch::{self, JsonPatchOperation};
 use value::{Value, json, write};
 
-use crate::patched::{complete_kind, to_stored, unreadable_as};
+use crate::patched::{check_size, complete_kind, to_stored, unreadable_as};
 use crate::webhook::response::JSON_PATCH;
 use crate::{AdmissionAttributes, ClusterView, Operation};
 
@@ -37,6 +37,7 @@ pub(super) async fn apply(
             patched.json_type()
         )));
     }
+    check_size(&patched)?;
     check_kind_unchanged(&mut patched, kind, cluster)?;
     let changed = differs(shown, &patched, kind);
     let object = to_stored(patched, kind, false, attributes, cluster).await.map_err(Status::internal)?;
@@ -80,7 +81,7 @@ fn differs(before: &Value, after: &Value, kind: &GroupVersionKind) -> bool {
     let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) else { return true };
     let decoded = |object: &Value| {
         let mut object = object.clone();
-        schema::decode::normalise(&mut object, schema);
+        schema::decode::normalize(&mut object, schema);
         object
     };
     decoded(before) != decoded(after)
@@ -97,7 +98,7 @@ pub(super) fn sets_managed_time(attributes: &AdmissionAttributes<'_>, object: &V
         (Operation::Update, Some(old)) => {
             let managed = |object: &Value| {
                 let mut object = object.clone();
-                schema::decode::normalise(&mut object, schema);
+                schema::decode::normalize(&mut object, schema);
                 for field in UNMANAGED {
                     object.remove_at(&["metadata", field]);
                 }
@@ -150,3 +151,6 @@ fn begin_annotation(out: &mut Vec<u8>, configuration: &str, webhook: &str) {
     out.extend_from_slice(b",\"webhook\":");
     write::string(out, webhook);
 }
+
+#[cfg(test)]
+mod tests;

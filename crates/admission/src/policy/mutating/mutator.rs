@@ -1,17 +1,18 @@
 //! Runs one policy invocation: match conditions, then the mutations in order.
 
 use api::Status;
+use cel::OUT_OF_BUDGET;
 use value::Value;
 
 use super::{MutationReport, PolicyInvocation};
 use crate::Reinvocation;
 use crate::expression::{
     Activations, AuthorizerDecisions, DeclaredVariables, EvaluationPause, EvaluationStop, ExpressionInput,
-    OUT_OF_BUDGET, PolicyEvaluation, visible_namespace,
+    PolicyEvaluation, visible_namespace,
 };
 use crate::matching::{ConditionResult, RequestContext};
 use crate::metrics::{AdmissionMetrics, MatchConditionLabels, PolicyErrorType, metrics_for};
-use crate::patched::to_stored;
+use crate::patched::{check_size, to_stored};
 use crate::policy::compiled::PolicyMutation;
 use crate::policy::evaluate::{BUDGET, with_params};
 use crate::policy::{PolicySource, patch};
@@ -36,9 +37,10 @@ enum MutationError {
     Policy(String),
     /// The result is not an object of the right kind; rejects the request regardless of the failure policy.
     Decoding(String),
+    /// The result is too large to be stored; rejects the request regardless of the failure policy.
+    TooLarge(Status),
 }
 
-/// The progress of a mutation.
 enum MutationStep {
     EvaluationPause(EvaluationPause),
     /// The changed object, or an error message.
@@ -171,7 +173,10 @@ impl<'a> PolicyMutator<'a> {
         let outcome = match outcome {
             Err(why) => Err(MutationError::Policy(why)),
             Ok(patched) if patched == objects.object => Ok(None),
-            Ok(patched) => self.to_stored(patched, mutation, invocation).await.map(Some),
+            Ok(patched) => match check_size(&patched) {
+                Ok(()) => self.to_stored(patched, mutation, invocation).await.map(Some),
+                Err(status) => Err(MutationError::TooLarge(status)),
+            },
         };
         let outcome =
             outcome.and_then(|stored| self.check_conversion(&invocation.matched.kind).map(|()| stored));
@@ -199,6 +204,12 @@ impl<'a> PolicyMutator<'a> {
                 policy.inventory.record_error(&why, self.metrics.now());
                 policy.inventory.count_denial();
                 return Err(Status::internal(why));
+            }
+            Err(MutationError::TooLarge(status)) => {
+                count(PolicyErrorType::Invalid);
+                policy.inventory.record_error(status.message(), self.metrics.now());
+                policy.inventory.count_denial();
+                return Err(status);
             }
         }
         Ok(())
@@ -253,7 +264,7 @@ impl<'a> PolicyMutator<'a> {
         let evaluation = PolicyEvaluation::new(&policy.variables, &base, activations.pacer());
         let (PolicyMutation::Apply(expression) | PolicyMutation::Json(expression)) = mutation;
         if let Some(error) = expression.compile_error() {
-            return MutationStep::Done(Err(error.detail().to_owned()));
+            return MutationStep::Done(Err(error.to_owned()));
         }
         let mut budget = BUDGET;
         let value = match expression.evaluate(&evaluation, &mut budget) {

@@ -12,7 +12,7 @@ fn doubled(levels: usize) -> Val<'static> {
 #[test]
 fn size_limit_of_mutations_counts_shared_values_each_time_they_occur() {
     assert_eq!(check_size(&doubled(10)), Ok(()));
-    let too_large = Err("what the mutation gives is too large".to_owned());
+    let too_large = Err("the result of the mutation is too large".to_owned());
     assert_eq!(check_size(&doubled(60)), too_large);
     assert_eq!(apply_json_patch(&doubled(60), &Value::Null).map(drop), too_large);
 }
@@ -27,7 +27,7 @@ fn size_limit_of_mutations_counts_repeated_strings_each_time() {
     for item in [Val::str(&text), bytes, Val::data(&map), Val::Object(field)] {
         let many = |count: usize| Val::list(std::iter::repeat_n(item.clone(), count).collect());
         assert_eq!(check_size(&many(16)), Ok(()));
-        let too_large = Err("what the mutation gives is too large".to_owned());
+        let too_large = Err("the result of the mutation is too large".to_owned());
         assert_eq!(check_size(&many(17)), too_large);
     }
 }
