@@ -1,6 +1,7 @@
 //! Read access to the cluster for plugins. The server implements it from memory; offline commands implement
 //! it over files.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use authn::User;
 use schema::Link;
 use value::{Str, Value};
 
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type AdmissionFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A resource in one of its served versions; Kubernetes' `meta.RESTMapping`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,39 @@ impl From<String> for ParamError {
     }
 }
 
+/// An object of a list that is decoded only when it is read.
+pub struct UndecodedObject<'a> {
+    /// The size of the object as it is stored.
+    pub stored_bytes: usize,
+    /// The storage key and the revision, which no other object has and no other state of this one. `None` if unknown.
+    pub state: Option<(Arc<str>, u64)>,
+    decode: Box<dyn Fn() -> Option<Arc<Value>> + Send + 'a>,
+}
+
+impl<'a> UndecodedObject<'a> {
+    pub fn new(
+        stored_bytes: usize,
+        state: Option<(Arc<str>, u64)>,
+        decode: impl Fn() -> Option<Arc<Value>> + Send + 'a,
+    ) -> Self {
+        UndecodedObject { stored_bytes, state, decode: Box::new(decode) }
+    }
+
+    /// Decodes the object; `None` if it is unreadable.
+    pub fn read(&self) -> Option<Arc<Value>> {
+        (self.decode)()
+    }
+}
+
+impl fmt::Debug for UndecodedObject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UndecodedObject")
+            .field("stored_bytes", &self.stored_bytes)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The cluster as plugins see it. Objects come from memory and are in the storage version unless noted
 /// otherwise.
 pub trait ClusterView: Send + Sync {
@@ -52,19 +86,36 @@ pub trait ClusterView: Send + Sync {
         self.list(&rest_mapping.resource.group, &rest_mapping.resource.resource, namespace)
     }
 
+    /// Like [`ClusterView::list_of`], but decodes no object yet.
+    fn list_undecoded(&self, rest_mapping: &RestMapping, namespace: &str) -> Vec<UndecodedObject<'_>> {
+        let objects = self.list_of(rest_mapping, namespace).into_iter();
+        let undecoded = |object: Arc<Value>| {
+            let bytes = object.size_up_to(usize::MAX);
+            UndecodedObject::new(bytes, None, move || Some(Arc::clone(&object)))
+        };
+        objects.map(undecoded).collect()
+    }
+
+    /// Must be awaited before synchronous work on so many bytes of stored objects: a server continues the request on its threads for
+    /// large requests if they are many.
+    fn prepare_for(&self, stored_bytes: usize) -> AdmissionFuture<'_, ()> {
+        let _ = stored_bytes;
+        Box::pin(std::future::ready(()))
+    }
+
     /// Sorted names of the objects of any resource, in a namespace or cluster-scoped.
     fn names_of(&self, rest_mapping: &RestMapping, namespace: &str) -> Vec<Str> {
         self.list_of(rest_mapping, namespace).iter().map(|object| meta::name(object).into()).collect()
     }
 
-    /// Reads an object as clients of `mapping` do: a custom resource is pruned, defaulted and converted by
+    /// Reads an object as clients of `rest_mapping` do: a custom resource is pruned, defaulted and converted by
     /// its current CRD, not by the CRD that it was written with.
     fn read_as<'a>(
         &'a self,
         rest_mapping: &'a RestMapping,
         namespace: &'a str,
         name: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Arc<Value>>, ParamError>> {
+    ) -> AdmissionFuture<'a, Result<Option<Arc<Value>>, ParamError>> {
         Box::pin(async move {
             let RestMapping { resource, kind, .. } = rest_mapping;
             let Some(object) = self.object(&resource.group, &resource.resource, namespace, name) else {
@@ -88,7 +139,7 @@ pub trait ClusterView: Send + Sync {
         resource: &'a str,
         namespace: &'a str,
         name: &'a str,
-    ) -> BoxFuture<'a, Option<Arc<Value>>> {
+    ) -> AdmissionFuture<'a, Option<Arc<Value>>> {
         Box::pin(std::future::ready(self.object(group, resource, namespace, name)))
     }
 
@@ -119,7 +170,7 @@ pub trait ClusterView: Send + Sync {
         &'a self,
         object: &'a Value,
         kind: &'a GroupVersionKind,
-    ) -> BoxFuture<'a, Result<Value, String>>;
+    ) -> AdmissionFuture<'a, Result<Value, String>>;
 
     /// The inverse of [`ClusterView::convert`]: decodes an object that a client of `kind` could have sent,
     /// applies defaults and converts it to `stored_kind`. Unknown fields are an error if `strict`, and are
@@ -130,7 +181,7 @@ pub trait ClusterView: Send + Sync {
         kind: &'a GroupVersionKind,
         stored_kind: &'a GroupVersionKind,
         strict: bool,
-    ) -> BoxFuture<'a, Result<Value, String>>;
+    ) -> AdmissionFuture<'a, Result<Value, String>>;
 
     /// The schema of a built-in or custom kind. `stored_kind` is the storage version that the request works
     /// on, if known.
@@ -143,5 +194,5 @@ pub trait ClusterView: Send + Sync {
         &'a self,
         user: &'a User,
         attributes: &'a authz::AuthorizationAttributes,
-    ) -> BoxFuture<'a, authz::AuthorizerDecision>;
+    ) -> AdmissionFuture<'a, authz::AuthorizerDecision>;
 }

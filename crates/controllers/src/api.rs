@@ -19,9 +19,7 @@ pub struct ResourceKind {
     /// Resource name, such as `pods`.
     pub plural: Str,
     pub namespaced: bool,
-    /// The resource supports `delete`.
     pub deletable: bool,
-    /// The resource supports `deletecollection`.
     pub deletes_collections: bool,
     pub stored_by: StoredBy,
 }
@@ -29,9 +27,7 @@ pub struct ResourceKind {
 /// The server that stores the objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredBy {
-    /// Stored by this server.
     ThisServer,
-    /// Stored by an aggregated API server.
     AggregatedServer,
 }
 
@@ -129,6 +125,9 @@ pub trait ClusterReader: Send + Sync {
     /// Lists the objects of a kind, in all namespaces, that the field selector `field=value` matches.
     fn list_by_field(&self, kind: &ResourceKind, field: &str, value: &str) -> Result<Vec<Value>, Status>;
 
+    /// Lists only the names of the objects of a kind in a namespace, without decoding them.
+    fn names(&self, kind: &ResourceKind, namespace: &str) -> Vec<Str>;
+
     /// Number of objects of a kind in a namespace.
     fn count(&self, kind: &ResourceKind, namespace: &str) -> usize;
 
@@ -160,7 +159,6 @@ pub struct ObjectChange {
     pub deleted: bool,
 }
 
-/// An event of a watch.
 #[derive(Debug)]
 pub enum ObjectEvent {
     /// An object was added, modified or deleted.
@@ -177,7 +175,6 @@ pub trait ChangeStream: Send + 'static {
     fn next(&mut self) -> impl Future<Output = ObjectEvent> + Send;
 }
 
-/// The body of a patch and its patch type.
 #[derive(Clone, Debug)]
 pub enum PatchBody {
     /// JSON merge patch (RFC 7386).

@@ -1,9 +1,10 @@
 //! A [`ClusterReader`] over a list of objects, for tests of decisions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use api::{Status, meta};
-use value::{Value, json};
+use api::{Status, groups, meta};
+use value::{Str, Value, json};
 
 use crate::api::{AggregatedKinds, ClusterReader, ResourceKind, StoredBy, TypedObjectRef};
 
@@ -36,6 +37,8 @@ pub(crate) fn parse(text: &str) -> Value {
 pub(crate) struct FakeReader {
     pub(crate) kinds: Vec<Arc<ResourceKind>>,
     pub(crate) objects: Vec<Value>,
+    /// How often objects were listed with their content.
+    pub(crate) lists: AtomicUsize,
 }
 
 impl FakeReader {
@@ -46,9 +49,15 @@ impl FakeReader {
             kind("", "v1", "Node", "nodes", false),
             kind("", "v1", "Pod", "pods", true),
             kind("apps", "v1", "ReplicaSet", "replicasets", true),
-            kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false),
+            kind(groups::RBAC, "v1", "ClusterRole", "clusterroles", false),
         ];
-        FakeReader { kinds, objects: objects.iter().map(|text| parse(text)).collect() }
+        let objects = objects.iter().map(|text| parse(text)).collect();
+        FakeReader { kinds, objects, lists: AtomicUsize::new(0) }
+    }
+
+    fn objects_in(&self, kind: &ResourceKind, namespace: &str) -> impl Iterator<Item = &Value> {
+        let of_kind = self.objects.iter().filter(move |object| *self.object_ref(object).kind == *kind);
+        of_kind.filter(move |object| namespace.is_empty() || meta::namespace(object) == namespace)
     }
 
     pub(crate) fn object_ref(&self, object: &Value) -> TypedObjectRef {
@@ -80,8 +89,8 @@ impl ClusterReader for FakeReader {
     }
 
     fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
-        let of_kind = self.objects.iter().filter(|object| *self.object_ref(object).kind == *kind);
-        Ok(of_kind.filter(|o| namespace.is_empty() || meta::namespace(o) == namespace).cloned().collect())
+        self.lists.fetch_add(1, Ordering::Relaxed);
+        Ok(self.objects_in(kind, namespace).cloned().collect())
     }
 
     fn list_by_field(&self, kind: &ResourceKind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
@@ -90,8 +99,12 @@ impl ClusterReader for FakeReader {
         Ok(listed.filter(|object| object.str_at(&path).unwrap_or_default() == value).collect())
     }
 
+    fn names(&self, kind: &ResourceKind, namespace: &str) -> Vec<Str> {
+        self.objects_in(kind, namespace).map(|object| meta::name(object).into()).collect()
+    }
+
     fn count(&self, kind: &ResourceKind, namespace: &str) -> usize {
-        self.list(kind, namespace).unwrap().len()
+        self.objects_in(kind, namespace).count()
     }
 
     fn fresh_uid(&self) -> String {

@@ -6,21 +6,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Status, meta};
+use api::Status;
 use tokio::sync::watch;
 use value::{Str, Value};
 
-use crate::api::{Api, ObjectChange, ResourceKind, WatchSource};
-use crate::drive::{self, Controller, Next};
+use crate::api::{Api, ClusterReader, ObjectChange, ResourceKind, WatchSource};
+use crate::drive::{self, Controller, ReconcileOutcome};
 
-pub(crate) const NAME: &str = "resourcequota-controller";
+/// The service account in `kube-system` that writes recalculated usage.
+pub const NAME: &str = "resourcequota-controller";
 
 /// Delay after a charge, to detect one whose object was never stored.
 const CHARGE_CHECK_DELAY: Duration = Duration::from_secs(5);
-/// Interval of periodic recounts.
 const RECOUNT_INTERVAL: Duration = Duration::from_mins(5);
 
-/// The result of a [`Recount`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecountOutcome {
     /// The usage is counted, or the quota is gone.
@@ -29,7 +28,6 @@ pub enum RecountOutcome {
     Retry(Duration),
 }
 
-/// The future returned by [`Recount`].
 pub type RecountFuture = Pin<Box<dyn Future<Output = Result<RecountOutcome, Status>> + Send>>;
 
 /// Recounts one quota, given namespace and name.
@@ -68,23 +66,30 @@ impl<A: Api> Controller for Recounting<A> {
             let key = (namespace.clone(), change.object_ref.name.clone());
             return if change.deleted { Vec::new() } else { vec![(key, recount_delay(&change.object))] };
         }
-        if namespace.is_empty() || !may_reduce_usage(change) || self.api.count(&self.quotas, namespace) == 0 {
-            return Vec::new();
-        }
-        let quotas = self.api.list(&self.quotas, namespace).unwrap_or_default();
-        quotas
-            .iter()
-            .map(|quota| ((namespace.clone(), Str::from(meta::name(quota))), Duration::ZERO))
-            .collect()
+        quotas_to_recount(&*self.api, &self.quotas, change)
     }
 
-    async fn reconcile(&self, key: (Str, Str)) -> Result<Next<(Str, Str)>, Status> {
+    async fn reconcile(&self, key: (Str, Str)) -> Result<ReconcileOutcome<(Str, Str)>, Status> {
         let (namespace, name) = key;
-        Ok(Next::After(match (self.recount.0)(namespace, name).await? {
+        Ok(ReconcileOutcome::After(match (self.recount.0)(namespace, name).await? {
             RecountOutcome::Done => RECOUNT_INTERVAL,
             RecountOutcome::Retry(after) => after,
         }))
     }
+}
+
+/// The quotas whose usage a change of another object may reduce, without decoding them: their namespace can have many.
+fn quotas_to_recount(
+    view: &impl ClusterReader,
+    quotas: &ResourceKind,
+    change: &ObjectChange,
+) -> Vec<((Str, Str), Duration)> {
+    let namespace = &change.object_ref.namespace;
+    if namespace.is_empty() || !may_reduce_usage(change) {
+        return Vec::new();
+    }
+    let names = view.names(quotas, namespace).into_iter();
+    names.map(|name| ((namespace.clone(), name), Duration::ZERO)).collect()
 }
 
 /// The delay until a quota is recounted: zero if its limits differ from those in its status.

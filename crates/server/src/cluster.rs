@@ -2,11 +2,10 @@
 
 mod converted_objects;
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use admission::{BoxFuture, ClusterView, ParamError, RestMapping};
+use admission::{AdmissionFuture, ClusterView, ParamError, RestMapping, UndecodedObject};
 use api::{GroupResource, GroupVersionKind, Status, meta};
 use authn::User;
 use catalog::encode;
@@ -14,9 +13,9 @@ use catalog::keys;
 use catalog::unreadable::Concern;
 use catalog::{Sent, ServedResource, Working};
 use schema::Link;
-use storage::StoredEntry;
+use storage::{EntryIdentity, StoredEntry};
 use tokio::time::Instant;
-use value::{Str, Value};
+use value::{ByteLru, Str, Value, steps};
 
 use crate::state::State;
 
@@ -26,38 +25,47 @@ pub(crate) use converted_objects::ConvertedObjectCache;
 const APPEARS_WITHIN: Duration = Duration::from_millis(1500);
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// A cache of decoded objects by storage key and revision: most requests look up the same few namespaces, service accounts, classes and
-/// limits.
-#[derive(Default)]
-pub(crate) struct DecodedObjectCache {
-    cached: RwLock<CachedObjects>,
+/// Decoding so many stored bytes counts as one access to a tree.
+const BYTES_PER_ACCESS: usize = 4;
+
+/// Decodes an object for admission, and counts its bytes as work of the request.
+fn decoded(entry: &StoredEntry) -> Result<Arc<Value>, Status> {
+    steps::count(entry.body.len() / BYTES_PER_ACCESS);
+    encode::tree(entry).map(Arc::new)
 }
 
-#[derive(Default)]
-struct CachedObjects {
-    objects: HashMap<Arc<str>, (u64, Arc<Value>)>,
-    bytes: usize,
+/// Whether the objects of a built-in resource are too many to be worth caching.
+fn is_uncached(group: &str, resource: &str) -> bool {
+    matches!((group, resource), ("", "pods" | "events" | "secrets"))
+}
+
+/// A cache of decoded objects by storage key: most requests look up the same few namespaces, service accounts,
+/// classes and limits.
+pub(crate) struct DecodedObjectCache {
+    objects: ByteLru<Arc<str>, (EntryIdentity, Arc<Value>)>,
+}
+
+impl Default for DecodedObjectCache {
+    fn default() -> Self {
+        DecodedObjectCache { objects: ByteLru::sharded(Self::MAX_BYTES, Self::SHARDS) }
+    }
 }
 
 impl DecodedObjectCache {
-    /// Size limit in stored bytes. When it is exceeded, the whole cache is cleared.
+    /// Size limit in stored bytes.
     const MAX_BYTES: usize = 32 * 1024 * 1024;
+    /// Each write looks up its namespace. A shard has room for the largest objects.
+    const SHARDS: usize = 8;
 
-    fn get(&self, entry: &StoredEntry) -> Result<Arc<Value>, Status> {
-        let cached = self.cached.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((revision, object)) = cached.objects.get(&entry.key)
-            && *revision == entry.revision
+    fn get(&self, entry: &Arc<StoredEntry>) -> Result<Arc<Value>, Status> {
+        if let Some((of, object)) = self.objects.get(&entry.key)
+            && of.is(entry)
         {
-            return Ok(Arc::clone(object));
+            return Ok(object);
         }
-        drop(cached);
-        let object = Arc::new(encode::tree(entry)?);
-        let mut cached = self.cached.write().unwrap_or_else(PoisonError::into_inner);
-        if cached.bytes > Self::MAX_BYTES {
-            *cached = CachedObjects::default();
-        }
-        cached.bytes += entry.body.len();
-        cached.objects.insert(Arc::clone(&entry.key), (entry.revision, Arc::clone(&object)));
+        let object = decoded(entry)?;
+        let cached = (EntryIdentity::of(entry), Arc::clone(&object));
+        self.objects.insert(Arc::clone(&entry.key), cached, entry.body.len());
         Ok(object)
     }
 }
@@ -67,9 +75,7 @@ impl State {
     /// stage decides: see [`State::admission_is_informed`].
     fn unread(&self, entry: &StoredEntry, why: &Status, resource: (&str, &str), namespace: &str) {
         let concern = match (resource, namespace) {
-            (("", "namespaces"), _) => {
-                Concern::AdmissionIn(entry.key.rsplit('/').next().unwrap_or_default().into())
-            }
+            (("", "namespaces"), _) => Concern::AdmissionIn(keys::name(&entry.key).into()),
             (_, "") => Concern::Admission,
             (_, namespace) => Concern::AdmissionIn(namespace.into()),
         };
@@ -115,7 +121,11 @@ impl State {
     }
 
     /// A stored object as clients of `kind` read it, cached while neither the entry nor the kind changes.
-    async fn show(&self, kind: &Arc<ServedResource>, entry: &StoredEntry) -> Result<Arc<Value>, ParamError> {
+    async fn show(
+        &self,
+        kind: &Arc<ServedResource>,
+        entry: &Arc<StoredEntry>,
+    ) -> Result<Arc<Value>, ParamError> {
         let stored = self.admission.decoded_objects.get(entry).map_err(|why| {
             self.storage.unreadable.note(entry, &why, Some(Concern::Parameter));
             ParamError::Unreadable(why)
@@ -130,9 +140,10 @@ impl State {
         let shown = if is_custom {
             self.converter(kind).load(entry).await.map_err(|status| status.message().to_owned())?.into_value()
         } else {
-            // A built-in resource is stored in the form that `Working` stands for.
-            let mut shown = kind.to_sent(Working::of_built_in((*stored).clone()));
-            kind.fill_sent(&mut shown);
+            let shapes = kind.shapes();
+            let working = shapes.load_built_in(entry).map_err(ParamError::Unreadable)?;
+            let mut shown = shapes.to_sent(working);
+            shapes.fill_sent(&mut shown);
             shown.into_value()
         };
         let shown = Arc::new(shown);
@@ -183,10 +194,8 @@ impl ClusterView for State {
     fn list(&self, group: &str, resource: &str, namespace: &str) -> Vec<Arc<Value>> {
         let Some(prefix) = keys::built_in(group, resource) else { return Vec::new() };
         let snapshot = self.storage.store.snapshot(&keys::in_namespace(prefix, namespace));
-        // These are too many to be worth caching.
-        if matches!((group, resource), ("", "pods" | "events" | "secrets")) {
-            let read = |entry: &Arc<StoredEntry>| encode::tree(entry).map(Arc::new);
-            let entries = snapshot.entries.iter().map(|entry| (entry, read(entry)));
+        if is_uncached(group, resource) {
+            let entries = snapshot.entries.iter().map(|entry| (entry, decoded(entry)));
             return self.readable(entries, (group, resource), namespace);
         }
         let entries = snapshot.entries.iter().map(|entry| (entry, self.admission.decoded_objects.get(entry)));
@@ -204,10 +213,32 @@ impl ClusterView for State {
         self.readable(entries, (group, resource), namespace)
     }
 
+    fn list_undecoded(&self, rest_mapping: &RestMapping, namespace: &str) -> Vec<UndecodedObject<'_>> {
+        let Some(kind) = self.kind_of(rest_mapping) else { return Vec::new() };
+        let snapshot = self.storage.store.snapshot(&kind.scope(namespace));
+        let is_cached = kind.row().is_none_or(|row| !is_uncached(row.group, row.plural));
+        let undecoded = |entry: &Arc<StoredEntry>| {
+            let (entry, resource) = (Arc::clone(entry), rest_mapping.resource.clone());
+            let namespace = Str::from(namespace);
+            let state = (Arc::clone(&entry.key), entry.revision);
+            UndecodedObject::new(entry.body.len(), Some(state), move || {
+                let read =
+                    if is_cached { self.admission.decoded_objects.get(&entry) } else { decoded(&entry) };
+                let GroupResource { group, resource } = &resource;
+                read.map_err(|why| self.unread(&entry, &why, (group, resource), &namespace)).ok()
+            })
+        };
+        snapshot.entries.iter().map(undecoded).collect()
+    }
+
+    fn prepare_for(&self, stored_bytes: usize) -> AdmissionFuture<'_, ()> {
+        Box::pin(heavy_lane::enter_lane(stored_bytes))
+    }
+
     fn names_of(&self, rest_mapping: &RestMapping, namespace: &str) -> Vec<Str> {
         let Some(kind) = self.kind_of(rest_mapping) else { return Vec::new() };
         let snapshot = self.storage.store.snapshot(&kind.scope(namespace));
-        let name = |entry: &Arc<StoredEntry>| entry.key.rsplit('/').next().unwrap_or_default().into();
+        let name = |entry: &Arc<StoredEntry>| keys::name(&entry.key).into();
         snapshot.entries.iter().map(name).collect()
     }
 
@@ -216,7 +247,7 @@ impl ClusterView for State {
         rest_mapping: &'a RestMapping,
         namespace: &'a str,
         name: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Arc<Value>>, ParamError>> {
+    ) -> AdmissionFuture<'a, Result<Option<Arc<Value>>, ParamError>> {
         Box::pin(async move {
             let Some(kind) = self.kind_of(rest_mapping) else { return Ok(None) };
             let Some(entry) = self.storage.store.get(&kind.key(namespace, name)) else { return Ok(None) };
@@ -236,7 +267,7 @@ impl ClusterView for State {
         resource: &'a str,
         namespace: &'a str,
         name: &'a str,
-    ) -> BoxFuture<'a, Option<Arc<Value>>> {
+    ) -> AdmissionFuture<'a, Option<Arc<Value>>> {
         Box::pin(async move {
             let deadline = Instant::now() + APPEARS_WITHIN;
             loop {
@@ -283,31 +314,33 @@ impl ClusterView for State {
         &'a self,
         object: &'a Value,
         kind: &'a GroupVersionKind,
-    ) -> BoxFuture<'a, Result<Value, String>> {
+    ) -> AdmissionFuture<'a, Result<Value, String>> {
         let target = self.kind_to_show(&meta::gvk(object), kind);
         if let Some(target) = target.as_ref().filter(|target| target.as_custom().is_some()) {
             let target = Arc::clone(target);
             return Box::pin(async move {
-                let shown = self.converter(&target).convert_from(object.clone()).await;
+                let Some(object) = target.shapes().in_named_version(object.clone()) else {
+                    return Err(format!("{} is not a custom resource", target.gvk));
+                };
+                let shown = self.converter(&target).convert_from(object).await;
                 shown.map(Sent::into_value).map_err(|status| status.message().to_owned())
             });
         }
-        let converted = match target {
-            Some(target) if meta::gvk(object) == target.stored => {
-                // Admission works on objects in the form that `Working` stands for.
-                let mut shown = target.to_sent(Working::of_built_in(object.clone()));
-                target.fill_sent(&mut shown);
-                Ok(shown.into_value())
-            }
+        let shapes = target.as_ref().map(|target| target.shapes());
+        let working = shapes.and_then(|shapes| Some((shapes, shapes.in_stored_version(object)?)));
+        let converted = if let Some((shapes, working)) = working {
+            let mut shown = shapes.to_sent(working);
+            shapes.fill_sent(&mut shown);
+            Ok(shown.into_value())
+        } else if meta::gvk(object) == *kind {
             // An object that is posted to a subresource has only one version.
-            _ if meta::gvk(object) == *kind => {
-                let mut shown = object.clone();
-                if let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) {
-                    schema::decode::fill(&mut shown, schema);
-                }
-                Ok(shown)
+            let mut shown = object.clone();
+            if let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) {
+                schema::decode::fill(&mut shown, schema);
             }
-            _ => Err(format!("{} cannot be converted to {kind}", meta::gvk(object))),
+            Ok(shown)
+        } else {
+            Err(format!("{} cannot be converted to {kind}", meta::gvk(object)))
         };
         Box::pin(std::future::ready(converted))
     }
@@ -318,7 +351,7 @@ impl ClusterView for State {
         kind: &'a GroupVersionKind,
         stored_kind: &'a GroupVersionKind,
         strict: bool,
-    ) -> BoxFuture<'a, Result<Value, String>> {
+    ) -> AdmissionFuture<'a, Result<Value, String>> {
         let target = self.kind_to_show(stored_kind, kind);
         if let Some(custom) = target.as_ref().and_then(|target| target.as_custom()) {
             let compiled = custom.version.compiled();
@@ -339,7 +372,7 @@ impl ClusterView for State {
         let adopted = match schema {
             None => Err(format!("{kind} is not known")),
             Some(schema) => {
-                let outcome = schema::decode::normalise(&mut object, schema);
+                let outcome = schema::decode::normalize(&mut object, schema);
                 let unknown = schema::decode::strict_errors(&outcome.unknown, &[]);
                 match outcome.type_error(&[]) {
                     Some(error) => Err(error),
@@ -348,7 +381,7 @@ impl ClusterView for State {
                     }
                     None => match target {
                         Some(target) => {
-                            let working = target.to_working(Sent::new(object));
+                            let working = target.shapes().to_working(Sent::decoded(object));
                             working.map(Working::into_value).map_err(|status| status.message().to_owned())
                         }
                         None => Ok(object),
@@ -375,7 +408,7 @@ impl ClusterView for State {
         &'a self,
         user: &'a User,
         attributes: &'a authz::AuthorizationAttributes,
-    ) -> BoxFuture<'a, authz::AuthorizerDecision> {
+    ) -> AdmissionFuture<'a, authz::AuthorizerDecision> {
         let chain = self.authorization.chain.load_full();
         Box::pin(async move { chain.decide(user, attributes).await })
     }

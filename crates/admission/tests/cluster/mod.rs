@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use admission::{BoxFuture, ClusterView, RestMapping};
+use admission::{AdmissionFuture, ClusterView, RestMapping, UndecodedObject};
 use api::{GroupResource, GroupVersionKind, meta};
 use authn::User;
 use kinds::table::Resource;
@@ -21,6 +21,8 @@ pub(crate) struct FakeCluster {
     pub(crate) may: fn(&User, &authz::AuthorizationAttributes) -> bool,
     pub(crate) patience: usize,
     pub(crate) clock_reads: AtomicUsize,
+    /// How often an object of [`ClusterView::list_undecoded`] was read.
+    pub(crate) decoded: AtomicUsize,
 }
 
 impl Default for FakeCluster {
@@ -32,6 +34,7 @@ impl Default for FakeCluster {
             may: |_, _| false,
             patience: usize::MAX,
             clock_reads: AtomicUsize::new(0),
+            decoded: AtomicUsize::new(0),
         }
     }
 }
@@ -73,7 +76,7 @@ impl ClusterView for FakeCluster {
         resource: &'a str,
         namespace: &'a str,
         name: &'a str,
-    ) -> BoxFuture<'a, Option<Arc<Value>>> {
+    ) -> AdmissionFuture<'a, Option<Arc<Value>>> {
         let soon = || self.soon.as_ref()?.object(group, resource, namespace, name);
         Box::pin(std::future::ready(self.object(group, resource, namespace, name).or_else(soon)))
     }
@@ -83,6 +86,20 @@ impl ClusterView for FakeCluster {
             g == group && r == resource && (namespace.is_empty() || n == namespace)
         };
         self.objects.iter().filter(|(key, _)| here(key)).map(|(_, object)| Arc::clone(object)).collect()
+    }
+
+    fn list_undecoded(&self, rest_mapping: &RestMapping, namespace: &str) -> Vec<UndecodedObject<'_>> {
+        let GroupResource { group, resource } = &rest_mapping.resource;
+        let undecoded = |object: Arc<Value>| {
+            let name = meta::name(&object);
+            let key = format!("{group}/{resource}/{}/{name}", meta::namespace(&object));
+            let revision = meta::resource_version(&object).parse().unwrap_or(0);
+            UndecodedObject::new(object.size_up_to(usize::MAX), Some((key.into(), revision)), move || {
+                self.decoded.fetch_add(1, Ordering::Relaxed);
+                Some(Arc::clone(&object))
+            })
+        };
+        self.list_of(rest_mapping, namespace).into_iter().map(undecoded).collect()
     }
 
     fn rest_mapping(&self, kind: &GroupVersionKind) -> Option<RestMapping> {
@@ -122,7 +139,7 @@ impl ClusterView for FakeCluster {
         &'a self,
         object: &'a Value,
         kind: &'a GroupVersionKind,
-    ) -> BoxFuture<'a, Result<Value, String>> {
+    ) -> AdmissionFuture<'a, Result<Value, String>> {
         let mut shown = object.clone();
         shown.set_at(&["apiVersion"], kind.api_version());
         shown.set_at(&["kind"], kind.kind.clone());
@@ -135,11 +152,11 @@ impl ClusterView for FakeCluster {
         kind: &'a GroupVersionKind,
         _stored_kind: &'a GroupVersionKind,
         strict: bool,
-    ) -> BoxFuture<'a, Result<Value, String>> {
+    ) -> AdmissionFuture<'a, Result<Value, String>> {
         let Some(schema) = schema::of(&kind.group, &kind.version, &kind.kind) else {
             return Box::pin(std::future::ready(Err(format!("no kind {kind:?}"))));
         };
-        let outcome = schema::decode::normalise(&mut object, schema);
+        let outcome = schema::decode::normalize(&mut object, schema);
         let unknown = schema::decode::strict_errors(&outcome.unknown, &[]);
         Box::pin(std::future::ready(match outcome.type_error(&[]) {
             Some(error) => Err(error),
@@ -166,7 +183,7 @@ impl ClusterView for FakeCluster {
         &'a self,
         user: &'a User,
         attributes: &'a authz::AuthorizationAttributes,
-    ) -> BoxFuture<'a, authz::AuthorizerDecision> {
+    ) -> AdmissionFuture<'a, authz::AuthorizerDecision> {
         Box::pin(std::future::ready(if (self.may)(user, attributes) {
             authz::AuthorizerDecision::allow(authz::DecisionReason::Text("because".into()))
         } else {

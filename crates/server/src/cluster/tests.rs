@@ -10,7 +10,7 @@ use authn::InternalIdentity;
 use value::{Value, json};
 
 use crate::Ephemeral;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::state::State;
 
 const GROUP: &str = "coordination.k8s.io";
@@ -40,10 +40,10 @@ fn served(version: &str) -> RestMapping {
 }
 
 /// Creates one built-in Lease and three custom ones; a Lease `shared` exists in both directories.
-async fn start() -> (Ephemeral, Arc<State>, Client) {
+async fn start() -> (Ephemeral, Arc<State>, LoopbackClient) {
     let server = Ephemeral::start().await.unwrap();
     let state = Arc::clone(server.running.state());
-    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
     client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &parse(CRD)).await.unwrap();
     let lease = |name: &str| {
         parse(&format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"holderIdentity":"built-in"}}}}"#))
@@ -120,7 +120,7 @@ async fn a_quota_counts_objects_of_both_storage_directories_once() {
     };
     assert_eq!(used(&[served("v1")]), "1");
     assert_eq!(used(&[served("v9")]), "3");
-    let kinds = state.apis.catalog.stored_kinds();
+    let kinds = state.apis.catalog.stored_in_preferred_version();
     let all: Vec<RestMapping> =
         kinds.iter().filter(|kind| kind.namespaced).map(|kind| super::rest_mapping(kind)).collect();
     assert_eq!(used(&all), "4");

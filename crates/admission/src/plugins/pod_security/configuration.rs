@@ -16,11 +16,8 @@ const MODES: &[&str] = &["enforce", "audit", "warn"];
 pub struct PodSecurityConfiguration {
     /// The policy of namespaces without labels.
     pub defaults: NamespacePolicy,
-    /// Namespaces that are exempt.
     pub namespaces: Vec<String>,
-    /// Users that are exempt.
     pub usernames: Vec<String>,
-    /// Runtime classes that are exempt.
     pub runtime_classes: Vec<String>,
 }
 

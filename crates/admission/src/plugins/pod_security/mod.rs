@@ -2,17 +2,18 @@
 
 mod checks;
 mod configuration;
+mod existing_pods;
 mod policy;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::{FieldError, Status, meta};
-use value::{Str, Value};
+use value::Value;
 
-use self::checks::{PodView, in_detail, in_short, violations};
+use self::checks::{PodView, in_detail, violations};
 pub use self::configuration::PodSecurityConfiguration;
 use self::policy::PREFIX;
 pub use self::policy::{LevelVersion, NamespacePolicy, PodSecurityLevel, PodSecurityVersion};
@@ -20,8 +21,6 @@ use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin}
 
 /// The server's own minor version; later ones are in the future.
 const SERVER_MINOR: u32 = 37;
-/// At most this many pods are checked when the policy of a namespace changes.
-const MAX_PODS: usize = 3000;
 /// Subresources of pods that change no checked field.
 const IGNORED: &[&str] = &["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
 
@@ -40,7 +39,6 @@ pub struct PodSecurity {
     pub metrics: Option<Arc<dyn PodSecurityMetrics>>,
 }
 
-/// The labels that all metrics of a request have.
 struct MetricLabels<'a> {
     operation: &'static str,
     resource: &'static str,
@@ -68,6 +66,25 @@ struct EvaluatedPod<'a> {
 }
 
 impl Plugin for PodSecurity {
+    fn stored_bytes_to_validate(
+        &self,
+        attributes: &AdmissionAttributes<'_>,
+        object: Option<&Value>,
+        cluster: &dyn ClusterView,
+    ) -> usize {
+        let (Some(object), Some(old)) = (object, attributes.old_object.stored()) else { return 0 };
+        let is_update = attributes.operation == Operation::Update && attributes.is_resource("", "namespaces");
+        if !is_update || exempts(&self.configuration.namespaces, &attributes.namespace) {
+            return 0;
+        }
+        let enforced = |namespace| NamespacePolicy::of(namespace, &self.configuration.defaults).0.enforce;
+        if is_stricter(enforced(object), enforced(old)) {
+            existing_pods::stored_bytes(meta::name(object), cluster)
+        } else {
+            0
+        }
+    }
+
     fn validate(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -127,9 +144,8 @@ impl PodSecurity {
         if !errors.is_empty() && errors != old_errors {
             return invalid(&errors);
         }
-        let (new, old) = (policy.enforce, before.enforce);
-        let relaxed = new.version == old.version && new.level <= old.level;
-        if new == old || new.level == PodSecurityLevel::Privileged || relaxed {
+        let new = policy.enforce;
+        if !is_stricter(new, before.enforce) {
             return Ok(());
         }
         if exempt {
@@ -137,7 +153,7 @@ impl PodSecurity {
             return Ok(());
         }
         let name = meta::name(namespace);
-        for warning in self.check_existing(name, new, cluster) {
+        for warning in existing_pods::warnings(&self.configuration, name, new, cluster) {
             notes.warn(warning);
         }
         Ok(())
@@ -164,77 +180,6 @@ impl PodSecurity {
             "namespace {name} is exempt from Pod Security, and the policy ({}) will be ignored",
             set.join(", ")
         ));
-    }
-
-    /// Warnings about existing pods that violate the level to enforce.
-    fn check_existing(
-        &self,
-        namespace: &str,
-        enforce: LevelVersion,
-        cluster: &dyn ClusterView,
-    ) -> Vec<String> {
-        let (mut first, mut alike) = (Vec::new(), Vec::new());
-        let mut controllers: HashSet<Str> = HashSet::new();
-        for pod in cluster.list("", "pods", namespace) {
-            if exempts(&self.configuration.runtime_classes, runtime_class(&pod)) {
-                continue;
-            }
-            // Pods of one controller are alike, so one of each controller is checked first.
-            let controller =
-                meta::owner_references(&pod).find(|owner| owner.controller).map(|owner| owner.uid);
-            match controller {
-                Some(uid) if controllers.contains(&uid) => alike.push(pod),
-                controller => {
-                    controllers.extend(controller);
-                    first.push(pod);
-                }
-            }
-        }
-        first.append(&mut alike);
-        let total = first.len();
-        first.truncate(MAX_PODS);
-        let mut order: Vec<String> = Vec::new();
-        let mut counts: HashMap<String, (String, usize)> = HashMap::new();
-        for pod in &first {
-            let found = violations(enforce, PodView { object: pod });
-            if found.is_empty() {
-                continue;
-            }
-            let (short, name) = (in_short(&found), meta::name(pod));
-            let (least, count) = counts.entry(short.clone()).or_insert_with(|| {
-                order.push(short);
-                (name.to_owned(), 0)
-            });
-            if name < least.as_str() {
-                name.clone_into(least);
-            }
-            *count += 1;
-        }
-        let mut warnings = Vec::new();
-        if first.len() < total {
-            let checked = first.len();
-            warnings.push(format!(
-                "new PodSecurity enforce level only checked against the first {checked} of {total} existing pods"
-            ));
-        }
-        if !order.is_empty() {
-            let namespace = api::field::quote(namespace);
-            warnings.push(format!(
-                "existing pods in namespace {namespace} violate the new PodSecurity enforce level \"{enforce}\""
-            ));
-        }
-        let mut of_pods: Vec<String> = order
-            .into_iter()
-            .map(|short| match counts.get(&short) {
-                Some((name, 1)) => format!("{name}: {short}"),
-                Some((name, 2)) => format!("{name} (and 1 other pod): {short}"),
-                Some((name, count)) => format!("{name} (and {} other pods): {short}", count - 1),
-                None => short,
-            })
-            .collect();
-        of_pods.sort();
-        warnings.append(&mut of_pods);
-        warnings
     }
 
     fn check_pod(
@@ -422,6 +367,12 @@ fn exempts(list: &[String], name: &str) -> bool {
 
 fn runtime_class(pod: &Value) -> &str {
     pod.str_at(&["spec", "runtimeClassName"]).unwrap_or_default()
+}
+
+/// Whether pods that `old` admitted may violate `new`.
+fn is_stricter(new: LevelVersion, old: LevelVersion) -> bool {
+    let is_relaxed = new.version == old.version && new.level <= old.level;
+    new != old && new.level != PodSecurityLevel::Privileged && !is_relaxed
 }
 
 /// Whether an update changes checked fields: images, or the set of containers.

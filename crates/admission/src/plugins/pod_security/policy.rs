@@ -8,7 +8,6 @@ use value::{Path, Value};
 /// The prefix of labels and audit annotations.
 pub(crate) const PREFIX: &str = "pod-security.kubernetes.io/";
 
-/// A level of the Pod Security Standards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PodSecurityLevel {
     /// Allows everything; no checks run.

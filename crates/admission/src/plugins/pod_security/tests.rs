@@ -1,7 +1,11 @@
+use std::sync::atomic::Ordering;
+
 use value::{Value, yaml};
 
 use super::checks::{PodView, in_detail, violations};
+use super::existing_pods::{MAX_BYTES, MAX_PODS, stored_bytes, warnings};
 use super::{LevelVersion, NamespacePolicy, PodSecurityConfiguration, PodSecurityLevel, PodSecurityVersion};
+use crate::fake_cluster::FakeCluster;
 
 fn read(text: &str) -> Value {
     yaml::document(text.as_bytes()).unwrap().value
@@ -138,4 +142,53 @@ fn a_configuration_that_is_misspelt_is_refused() {
         parse("exemptions: {namespaces: [1]}"),
         "json: cannot unmarshal number into Go struct field PodSecurityExemptions.exemptions.namespaces of type string"
     );
+}
+
+const BASELINE: LevelVersion =
+    LevelVersion { level: PodSecurityLevel::Baseline, version: PodSecurityVersion::Latest };
+
+/// A pod of a controller that violates the baseline level if `is_privileged`.
+fn owned_pod(name: &str, controller: &str, is_privileged: bool) -> Value {
+    let mut pod = read(&format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: ns, ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: {controller}, controller: true}}]}}\nspec: {{containers: [{{name: c}}]}}"
+    ));
+    pod.set_at(&["spec", "hostNetwork"], is_privileged);
+    pod
+}
+
+#[test]
+fn one_existing_pod_of_each_controller_is_checked_first() {
+    let mut cluster: FakeCluster = (0..MAX_PODS).map(|i| owned_pod(&format!("p{i}"), "a", false)).collect();
+    cluster.extend([owned_pod("z", "b", true)]);
+    let warned = warnings(&PodSecurityConfiguration::default(), "ns", BASELINE, &cluster);
+    let total = MAX_PODS + 1;
+    assert_eq!(
+        warned,
+        [
+            format!(
+                "new PodSecurity enforce level only checked against the first {MAX_PODS} of {total} existing pods"
+            ),
+            "existing pods in namespace \"ns\" violate the new PodSecurity enforce level \"baseline:latest\""
+                .to_owned(),
+            "z: host namespaces".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn the_check_of_existing_pods_decodes_a_limited_number_of_bytes() {
+    const BYTES: usize = 2 * 1024 * 1024;
+    let large = |i: usize| {
+        let mut pod = owned_pod(&format!("p{i:02}"), "a", true);
+        pod.set_at(&["metadata", "annotations", "k"], "x".repeat(BYTES));
+        pod
+    };
+    let cluster: FakeCluster = (0..20).map(large).collect();
+    assert_eq!(stored_bytes("ns", &cluster), MAX_BYTES);
+    let warned = warnings(&PodSecurityConfiguration::default(), "ns", BASELINE, &cluster);
+    let checked = MAX_BYTES / BYTES - 1;
+    assert_eq!(cluster.decoded.load(Ordering::Relaxed), checked);
+    let last = warned.last().unwrap();
+    assert_eq!(*last, format!("p00 (and {} other pods): host namespaces", checked - 1));
+    assert!(warned[0].ends_with(&format!("the first {checked} of 20 existing pods")), "{warned:?}");
 }

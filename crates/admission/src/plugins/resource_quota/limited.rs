@@ -6,7 +6,7 @@ use api::{FieldError, GroupResource, Status};
 use value::{Path, Str, Value};
 
 use super::scopes;
-use super::usage::QuotaEvaluator;
+use super::usage::{QuotaEvaluator, UsageContext};
 use crate::configuration::document::ConfigDocument;
 use crate::{AdmissionAttributes, ClusterView};
 
@@ -102,7 +102,8 @@ impl<'a> RequiredQuotas<'a> {
         let own: Vec<&LimitedResource> =
             limited.iter().filter(|limited| limited.resource == attributes.resource).collect();
         if !own.is_empty() {
-            for (name, amount) in evaluator.usage(object, cluster, attributes.now) {
+            let context = UsageContext::new(cluster, &attributes.namespace, attributes.now);
+            for (name, amount) in evaluator.usage(object, &context) {
                 let contains = |part: &Str| name.contains(part.as_str());
                 if amount.sign() > 0 && own.iter().any(|limited| limited.contains.iter().any(contains)) {
                     names.insert(name);
@@ -117,12 +118,9 @@ impl<'a> RequiredQuotas<'a> {
         if self.scopes.is_empty() {
             return;
         }
-        let covered = scopes::of_quota(quota);
-        let covered: Vec<&Value> =
-            covered.iter().filter(|scope| scopes::is_in(scope, evaluator, object)).collect();
-        self.scopes.retain(|needed| {
-            !covered.iter().any(|scope| scope.str_at(&["scopeName"]) == needed.str_at(&["scopeName"]))
-        });
+        let covered = scopes::QuotaScopes::of(quota).matching(evaluator, object);
+        self.scopes
+            .retain(|needed| !needed.str_at(&["scopeName"]).is_some_and(|scope| covered.contains(scope)));
     }
 
     /// Removes names that a quota covers to which the object is charged.

@@ -3,7 +3,9 @@
 //! The server does the charging, because that writes: it handles the requests of a namespace one at a time,
 //! before the object is stored.
 
+mod claims;
 mod limited;
+mod recount;
 mod scopes;
 #[cfg(test)]
 mod tests;
@@ -16,9 +18,11 @@ use api::{Status, meta};
 use value::{Map, Str, Value};
 
 pub use self::limited::LimitedResource;
+pub use self::recount::{CountedUsage, UsageCount, recount};
+use self::scopes::QuotaScopes;
 pub(super) use self::scopes::is_best_effort;
-use self::usage::QuotaEvaluator;
-use crate::{AdmissionAttributes, ClusterView, Operation, RestMapping};
+use self::usage::{QuotaEvaluator, UsageContext, UsedNames};
+use crate::{AdmissionAttributes, ClusterView, Operation};
 use api::pod_resources::{Amounts, add, amounts};
 
 /// Resources that are not charged: those that are not stored, and events.
@@ -79,6 +83,7 @@ pub fn affects_quota(attributes: &AdmissionAttributes<'_>, object: Option<&Value
 /// A quota that limits the request's object, with its hard limits and its usage before the request.
 struct MatchingQuota<'a> {
     quota: &'a Arc<Value>,
+    scopes: QuotaScopes<'a>,
     hard: Amounts,
     used: Amounts,
 }
@@ -96,40 +101,41 @@ pub fn check(
     let refuse = |why: String| attributes.refuse(Some(object), why);
     let mut needed = limited::RequiredQuotas::of(limited, attributes, &evaluator, object, cluster);
     let mut matching = Vec::new();
+    let uses = UsedNames::of(&evaluator, cluster);
     for quota in quotas {
         needed.remove_scopes(quota, &evaluator, object);
         let hard = amounts(quota.at(&["status", "hard"]));
-        let names: BTreeSet<&str> =
-            hard.keys().map(Str::as_str).filter(|name| evaluator.uses(name, cluster)).collect();
-        if names.is_empty() || !scopes::all_match(quota, &evaluator, object) {
+        let names: BTreeSet<&str> = uses.among(&hard).into_iter().map(Str::as_str).collect();
+        let scopes = QuotaScopes::of(quota);
+        if names.is_empty() || !scopes.all_match(&evaluator, object) {
             continue;
         }
         let used = check_evaluable(quota, &evaluator, object, &names).map_err(refuse)?;
         needed.remove_names(&names);
-        matching.push(MatchingQuota { quota, hard, used });
+        matching.push(MatchingQuota { quota, scopes, hard, used });
     }
     if matching.is_empty() && needed.is_met() {
         return Ok(Vec::new());
     }
-    let now = attributes.now;
-    let usage = evaluator.usage(object, cluster, now);
+    let context = UsageContext::new(cluster, &attributes.namespace, attributes.now);
+    let usage = evaluator.usage(object, &context);
     let negative: Vec<&str> =
         usage.iter().filter(|(_, amount)| amount.sign() < 0).map(|(name, _)| name.as_str()).collect();
     if !negative.is_empty() {
         return Err(refuse(format!("quota usage is negative for resource(s): {}", negative.join(","))));
     }
     let old = attributes.old_object.stored().filter(|_| attributes.operation == Operation::Update);
-    let grown = old.map(|old| increase(&usage, &evaluator.usage(old, cluster, now)));
+    let grown = old.map(|old| increase(&usage, &evaluator.usage(old, &context)));
     // An update is charged the difference; an object that newly matches a quota is charged in full.
-    let delta_of = |quota: &Value| match (&grown, old) {
-        (Some(grown), Some(old)) if scopes::all_match(quota, &evaluator, old) => grown,
+    let delta_of = |matching: &MatchingQuota<'_>| match (&grown, old) {
+        (Some(grown), Some(old)) if matching.scopes.all_match(&evaluator, old) => grown,
         _ => &usage,
     };
     let uses = |delta: &Amounts| delta.values().any(|amount| !amount.is_zero());
     let changes = if matching.is_empty() {
         uses(grown.as_ref().unwrap_or(&usage))
     } else {
-        matching.iter().any(|matching| uses(delta_of(matching.quota)))
+        matching.iter().any(|matching| uses(delta_of(matching)))
     };
     if !changes {
         return Ok(Vec::new());
@@ -137,7 +143,7 @@ pub fn check(
     needed.check(refuse)?;
     // Usage that a status update reports is recorded even above the limit.
     let enforce = attributes.subresource != "status";
-    let charges = matching.into_iter().map(|matching| matching.charge(delta_of(matching.quota), enforce));
+    let charges = matching.into_iter().map(|matching| matching.charge(delta_of(&matching), enforce));
     charges.filter_map(Result::transpose).collect::<Result<_, String>>().map_err(refuse)
 }
 
@@ -164,7 +170,7 @@ impl MatchingQuota<'_> {
     /// Adds `delta` to the usage; `None` if the quota limits nothing of it. With `enforce`, fails if a limit
     /// is exceeded.
     fn charge(&self, delta: &Amounts, enforce: bool) -> Result<Option<QuotaCharge>, String> {
-        let MatchingQuota { quota, hard, used } = self;
+        let MatchingQuota { quota, hard, used, .. } = self;
         let requested: Amounts = delta
             .iter()
             .filter(|(name, amount)| !amount.is_zero() && hard.contains_key(*name))
@@ -242,49 +248,4 @@ fn to_value(list: &Amounts) -> Value {
     let map: Map =
         list.iter().map(|(name, amount)| (name.clone(), Value::from(amount.canonical()))).collect();
     Value::Map(map)
-}
-
-/// The correct status of a quota, recomputed from all objects; `None` if it has it already. `resources` are
-/// the served namespaced resources.
-pub fn recount(
-    quota: &Value,
-    resources: &[RestMapping],
-    cluster: &dyn ClusterView,
-    now: i64,
-) -> Option<Value> {
-    let namespace = meta::namespace(quota);
-    let hard = amounts(quota.at(&["spec", "hard"]));
-    let mut counted = Amounts::new();
-    for resource in resources {
-        let evaluator = QuotaEvaluator::of(&resource.resource);
-        let names: Vec<&Str> = hard.keys().filter(|name| evaluator.uses(name, cluster)).collect();
-        if names.is_empty() {
-            continue;
-        }
-        let mut sum = Amounts::new();
-        for object in cluster.list_of(resource, namespace) {
-            if scopes::all_match(quota, &evaluator, &object) {
-                add(&mut sum, &evaluator.usage(&object, cluster, now));
-            }
-        }
-        for name in names {
-            let amount = sum.get(name).cloned().unwrap_or(api::quantity::Quantity::ZERO);
-            add(&mut counted, &Amounts::from([(name.clone(), amount)]));
-        }
-    }
-    // Keep the usage of resources that this server cannot count.
-    let before = amounts(quota.at(&["status", "used"]));
-    for (name, amount) in &before {
-        if hard.contains_key(name) && !counted.contains_key(name) {
-            counted.insert(name.clone(), amount.clone());
-        }
-    }
-    let unset = quota.at(&["status", "hard"]).is_none() || quota.at(&["status", "used"]).is_none();
-    if !unset && hard == amounts(quota.at(&["status", "hard"])) && counted == before {
-        return None;
-    }
-    Some(Value::map([
-        ("hard", quota.at(&["spec", "hard"]).cloned().unwrap_or_default()),
-        ("used", to_value(&counted)),
-    ]))
 }

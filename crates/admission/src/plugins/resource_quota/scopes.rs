@@ -1,32 +1,70 @@
 //! Matching objects with the scopes of a quota.
 
+use std::collections::HashSet;
+
 use value::Value;
 
 use super::usage::QuotaEvaluator;
 use api::pod_resources::amounts;
 
-/// Whether an object is in all scopes of a quota. Only pods and volume claims can be in a scope.
-pub(crate) fn all_match(quota: &Value, evaluator: &QuotaEvaluator, object: &Value) -> bool {
-    let mut by_name = quota.list_at(&["spec", "scopes"]).iter().filter_map(Value::as_str);
-    by_name.all(|scope| matches(evaluator, scope, "Exists", &[], object))
-        && quota.list_at(&["spec", "scopeSelector", "matchExpressions"]).iter().all(|requirement| {
-            let scope = requirement.str_at(&["scopeName"]).unwrap_or_default();
-            let operator = requirement.str_at(&["operator"]).unwrap_or_default();
-            matches(evaluator, scope, operator, requirement.list_at(&["values"]), object)
-        })
+/// The distinct scopes of a quota. A quota can repeat a scope without limit, and some scopes take a look at a whole pod.
+pub(crate) struct QuotaScopes<'a> {
+    requirements: Vec<ScopeRequirement<'a>>,
+}
+
+struct ScopeRequirement<'a> {
+    scope: &'a str,
+    operator: &'a str,
+    values: &'a [Value],
+}
+
+impl<'a> QuotaScopes<'a> {
+    pub(crate) fn of(quota: &'a Value) -> Self {
+        let by_name = quota.list_at(&["spec", "scopes"]).iter().filter_map(Value::as_str);
+        let by_name = by_name.map(|scope| ScopeRequirement { scope, operator: "Exists", values: &[] });
+        let expressions = quota.list_at(&["spec", "scopeSelector", "matchExpressions"]).iter();
+        let mut known = HashSet::new();
+        let requirements = by_name.chain(expressions.map(ScopeRequirement::read));
+        QuotaScopes {
+            requirements: requirements.filter(|one| one.has_values() || known.insert(one.scope)).collect(),
+        }
+    }
+
+    /// Whether an object is in all scopes. Only pods and volume claims can be in a scope.
+    pub(crate) fn all_match(&self, evaluator: &QuotaEvaluator, object: &Value) -> bool {
+        self.requirements.iter().all(|requirement| requirement.matches(evaluator, object))
+    }
+
+    /// The names of the scopes that an object is in.
+    pub(crate) fn matching(&self, evaluator: &QuotaEvaluator, object: &Value) -> HashSet<&'a str> {
+        let matching = self.requirements.iter().filter(|one| one.matches(evaluator, object));
+        matching.map(|one| one.scope).collect()
+    }
+}
+
+impl<'a> ScopeRequirement<'a> {
+    fn read(requirement: &'a Value) -> Self {
+        let text = |field: &str| requirement.str_at(&[field]).unwrap_or_default();
+        ScopeRequirement {
+            scope: text("scopeName"),
+            operator: text("operator"),
+            values: requirement.list_at(&["values"]),
+        }
+    }
+
+    /// Whether the result depends on more than the name of the scope.
+    fn has_values(&self) -> bool {
+        matches!(self.scope, "PriorityClass" | "VolumeAttributesClass")
+    }
+
+    fn matches(&self, evaluator: &QuotaEvaluator, object: &Value) -> bool {
+        matches(evaluator, self.scope, self.operator, self.values, object)
+    }
 }
 
 /// Whether an object is in the scope of one requirement.
 pub(crate) fn is_in(requirement: &Value, evaluator: &QuotaEvaluator, object: &Value) -> bool {
-    let text = |field: &str| requirement.str_at(&[field]).unwrap_or_default();
-    matches(evaluator, text("scopeName"), text("operator"), requirement.list_at(&["values"]), object)
-}
-
-/// The scopes of a quota as requirements.
-pub(crate) fn of_quota(quota: &Value) -> Vec<Value> {
-    let by_name = quota.list_at(&["spec", "scopes"]).iter().filter_map(Value::as_str);
-    let by_name = by_name.map(|scope| Value::map([("scopeName", scope), ("operator", "Exists")]));
-    by_name.chain(quota.list_at(&["spec", "scopeSelector", "matchExpressions"]).iter().cloned()).collect()
+    ScopeRequirement::read(requirement).matches(evaluator, object)
 }
 
 fn matches(

@@ -1,33 +1,21 @@
 //! Computes the quota usage of an object, by kind.
 
+use std::cell::OnceCell;
+use std::collections::{HashMap, HashSet};
+
 use api::quantity::{Quantity, QuantityFormat};
 use api::{GroupResource, meta};
 use value::{Str, Value, format_smolstr};
 
+use super::claims::{self, OldestClaims};
 use crate::ClusterView;
 use api::pod_resources::{self, Amounts, add, amounts, is_extended, is_huge_page, is_native, raise};
 
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
-const PER_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
+pub(super) const PER_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
-const IMPLICIT_DEVICE_CLASS: &str = "requests.deviceclass.resource.kubernetes.io/";
-const EXTENDED_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
-/// Devices counted for a claim for all devices.
-const MAX_DEVICES: i64 = 32;
+pub(super) const IMPLICIT_DEVICE_CLASS: &str = "requests.deviceclass.resource.kubernetes.io/";
 
-const POD_RESOURCES: &[&str] = &[
-    "count/pods",
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-];
 const SERVICE_RESOURCES: &[&str] =
     &["count/services", "services", "services.nodeports", "services.loadbalancers"];
 const CLAIM_RESOURCES: &[&str] = &["persistentvolumeclaims", "requests.storage"];
@@ -56,11 +44,61 @@ impl QuotaEvaluator {
         }
     }
 
-    /// Whether a name in a quota's `hard` is used by these objects.
-    pub(crate) fn uses(&self, name: &str, cluster: &dyn ClusterView) -> bool {
+    pub(crate) fn usage(&self, object: &Value, context: &UsageContext<'_>) -> Amounts {
         match self {
+            QuotaEvaluator::Pods => pod(object, context.now),
+            QuotaEvaluator::Services => service(object),
+            QuotaEvaluator::VolumeClaims => volume_claim(object),
+            QuotaEvaluator::ResourceClaims => claims::resource_claim(object, context),
+            QuotaEvaluator::Count(resource) => {
+                let mut used = Amounts::from([(count_name(resource), count_of_one())]);
+                if resource.group.is_empty() && ALIASES.contains(&resource.resource.as_str()) {
+                    used.insert(resource.resource.clone(), count_of_one());
+                }
+                used
+            }
+        }
+    }
+}
+
+/// The state of the cluster that the usage of objects of one namespace depends on. It is read at most once for all of them.
+pub(crate) struct UsageContext<'a> {
+    pub(super) cluster: &'a dyn ClusterView,
+    pub(super) namespace: &'a str,
+    pub(super) now: i64,
+    pub(super) oldest_claims: OnceCell<OldestClaims>,
+}
+
+impl<'a> UsageContext<'a> {
+    pub(crate) fn new(cluster: &'a dyn ClusterView, namespace: &'a str, now: i64) -> Self {
+        UsageContext { cluster, namespace, now, oldest_claims: OnceCell::new() }
+    }
+}
+
+/// Decides which names in a quota's `hard` are used by the objects of one resource.
+pub(crate) struct UsedNames<'a> {
+    evaluator: &'a QuotaEvaluator,
+    cluster: &'a dyn ClusterView,
+    /// For [`QuotaEvaluator::Count`], the name of the count.
+    count: Option<Str>,
+    /// The extended resources of all device classes.
+    extended: OnceCell<HashSet<Str>>,
+}
+
+impl<'a> UsedNames<'a> {
+    pub(crate) fn of(evaluator: &'a QuotaEvaluator, cluster: &'a dyn ClusterView) -> Self {
+        let count = match evaluator {
+            QuotaEvaluator::Count(resource) => Some(count_name(resource)),
+            _ => None,
+        };
+        UsedNames { evaluator, cluster, count, extended: OnceCell::new() }
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        match self.evaluator {
             QuotaEvaluator::Pods => {
-                POD_RESOURCES.contains(&name)
+                matches!(name, "pods" | "count/pods")
+                    || pod_resources::COMPUTE_RESOURCES.contains(&name)
                     || is_huge_page(name.strip_prefix("requests.").unwrap_or(name))
                     || is_extended_quota(name)
             }
@@ -77,40 +115,40 @@ impl QuotaEvaluator {
                     || name.ends_with(PER_DEVICE_CLASS)
                     || name
                         .strip_prefix(IMPLICIT_DEVICE_CLASS)
-                        .is_some_and(|class| extended_resource(cluster, class).is_some())
+                        .is_some_and(|class| claims::extended_resource(self.cluster, class).is_some())
                     || (is_extended_quota(name)
-                        && name.strip_prefix("requests.").is_some_and(|resource| {
-                            cluster.list("resource.k8s.io", "deviceclasses", "").iter().any(|class| {
-                                class.str_at(&["spec", "extendedResourceName"]) == Some(resource)
-                            })
-                        }))
+                        && name.strip_prefix("requests.").is_some_and(|name| self.is_extended(name)))
             }
             QuotaEvaluator::Count(resource) => {
-                name == count_name(resource)
+                self.count.as_deref() == Some(name)
                     || (resource.group.is_empty() && ALIASES.contains(&name) && name == resource.resource)
             }
         }
     }
 
-    pub(crate) fn usage(&self, object: &Value, cluster: &dyn ClusterView, now: i64) -> Amounts {
-        match self {
-            QuotaEvaluator::Pods => pod(object, now),
-            QuotaEvaluator::Services => service(object),
-            QuotaEvaluator::VolumeClaims => volume_claim(object),
-            QuotaEvaluator::ResourceClaims => resource_claim(object, cluster, now),
-            QuotaEvaluator::Count(resource) => {
-                let mut used = Amounts::from([(count_name(resource), one())]);
-                if resource.group.is_empty() && ALIASES.contains(&resource.resource.as_str()) {
-                    used.insert(resource.resource.clone(), one());
-                }
-                used
-            }
-        }
+    /// The names of `hard` that [`UsedNames::contains`]. Counts are looked up, because each of thousands of resources has its own.
+    pub(crate) fn among<'n>(&self, hard: &'n Amounts) -> Vec<&'n Str> {
+        let QuotaEvaluator::Count(resource) = self.evaluator else {
+            return hard.keys().filter(|name| self.contains(name)).collect();
+        };
+        let names = self.count.iter().chain(std::iter::once(&resource.resource));
+        let found = names.filter(|name| self.contains(name)).filter_map(|name| hard.get_key_value(name));
+        found.map(|(name, _)| name).collect()
+    }
+
+    /// Whether a device class has the name as its extended resource.
+    fn is_extended(&self, resource: &str) -> bool {
+        let extended = self.extended.get_or_init(|| {
+            let classes = self.cluster.list("resource.k8s.io", "deviceclasses", "");
+            let names = classes.iter().filter_map(|class| class.str_at(&["spec", "extendedResourceName"]));
+            names.map(Str::from).collect()
+        });
+        extended.contains(resource)
     }
 }
 
 /// The name under which a quota counts objects: `count/RESOURCE.GROUP`, without `.GROUP` for the core group.
-pub(crate) fn count_name(resource: &GroupResource) -> Str {
+fn count_name(resource: &GroupResource) -> Str {
     let GroupResource { group, resource } = resource;
     if group.is_empty() {
         format_smolstr!("count/{resource}")
@@ -119,11 +157,11 @@ pub(crate) fn count_name(resource: &GroupResource) -> Str {
     }
 }
 
-fn one() -> Quantity {
+pub(super) fn count_of_one() -> Quantity {
     number(1)
 }
 
-fn number(count: i64) -> Quantity {
+pub(super) fn number(count: i64) -> Quantity {
     Quantity::new(count, QuantityFormat::DecimalSi)
 }
 
@@ -147,17 +185,18 @@ fn is_charged(pod: &Value, now: i64) -> bool {
     }
 }
 
-fn pod(pod: &Value, now: i64) -> Amounts {
-    let mut used = Amounts::from([(Str::new_static("count/pods"), one())]);
+pub(super) fn pod(pod: &Value, now: i64) -> Amounts {
+    let mut used = Amounts::from([(Str::new_static("count/pods"), count_of_one())]);
     if is_charged(pod, now) {
-        add(&mut used, &compute(&pod_requests(pod), &pod_limits(pod)));
+        let statuses = ContainerStatuses::of(pod);
+        add(&mut used, &compute(&pod_requests(pod, &statuses), &pod_limits(pod, &statuses)));
     }
     used
 }
 
 /// The usage of requests and limits, and of one pod.
 pub(crate) fn compute(requests: &Amounts, limits: &Amounts) -> Amounts {
-    let mut used = Amounts::from([(Str::new_static("pods"), one())]);
+    let mut used = Amounts::from([(Str::new_static("pods"), count_of_one())]);
     for name in ["cpu", "memory", "ephemeral-storage"] {
         if let Some(request) = requests.get(name) {
             used.insert(name.into(), request.clone());
@@ -187,26 +226,38 @@ fn is_infeasible(pod: &Value) -> bool {
         .is_some_and(|condition| condition.str_at(&["reason"]) == Some("Infeasible"))
 }
 
-fn container_status<'a>(pod: &'a Value, container: &Value) -> Option<&'a Value> {
-    ["containerStatuses", "initContainerStatuses"]
-        .iter()
-        .flat_map(|field| pod.list_at(&["status", field]))
-        .find(|status| status.get("name") == container.get("name"))
+/// The statuses of a pod's containers and init containers by name. Of equal names the first one counts.
+struct ContainerStatuses<'a>(HashMap<Option<&'a str>, &'a Value>);
+
+impl<'a> ContainerStatuses<'a> {
+    fn of(pod: &'a Value) -> Self {
+        let mut by_name = HashMap::new();
+        for field in ["containerStatuses", "initContainerStatuses"] {
+            for status in pod.list_at(&["status", field]) {
+                by_name.entry(status.str_at(&["name"])).or_insert(status);
+            }
+        }
+        ContainerStatuses(by_name)
+    }
+
+    fn get(&self, container: &Value) -> Option<&'a Value> {
+        self.0.get(&container.str_at(&["name"])).copied()
+    }
 }
 
 /// For each resource the maximum of requested, allocated and actual amounts.
-fn pod_requests(pod: &Value) -> Amounts {
+fn pod_requests(pod: &Value, statuses: &ContainerStatuses<'_>) -> Amounts {
     let infeasible = is_infeasible(pod);
     let spec = |container: &Value| amounts(container.at(&["resources", "requests"]));
     let fallback = |container: &Value| if infeasible { Amounts::new() } else { spec(container) };
     let allocated = pod_resources::over_containers(pod, |container| {
-        match container_status(pod, container).and_then(|status| status.get("allocatedResources")) {
+        match statuses.get(container).and_then(|status| status.get("allocatedResources")) {
             Some(allocated) => amounts(Some(allocated)),
             None => fallback(container),
         }
     });
     let actual = pod_resources::over_containers(pod, |container| {
-        let status = container_status(pod, container);
+        let status = statuses.get(container);
         let has =
             status.and_then(|s| s.at(&["resources", "requests"]).or_else(|| s.get("allocatedResources")));
         match has {
@@ -224,12 +275,11 @@ fn pod_requests(pod: &Value) -> Amounts {
     total
 }
 
-fn pod_limits(pod: &Value) -> Amounts {
+fn pod_limits(pod: &Value, statuses: &ContainerStatuses<'_>) -> Amounts {
     let infeasible = is_infeasible(pod);
     let spec = |container: &Value| amounts(container.at(&["resources", "limits"]));
     let mut total = pod_resources::over_containers(pod, |container| {
-        let status = container_status(pod, container);
-        match status.and_then(|status| status.at(&["resources", "limits"])) {
+        match statuses.get(container).and_then(|status| status.at(&["resources", "limits"])) {
             Some(has) => amounts(Some(has)),
             None if infeasible => Amounts::new(),
             None => spec(container),
@@ -260,8 +310,8 @@ fn service(service: &Value) -> Amounts {
         _ => number(0),
     };
     Amounts::from([
-        (Str::new_static("count/services"), one()),
-        (Str::new_static("services"), one()),
+        (Str::new_static("count/services"), count_of_one()),
+        (Str::new_static("services"), count_of_one()),
         (Str::new_static("services.loadbalancers"), number(i64::from(kind == "LoadBalancer"))),
         (Str::new_static("services.nodeports"), node_ports),
     ])
@@ -269,12 +319,12 @@ fn service(service: &Value) -> Amounts {
 
 fn volume_claim(claim: &Value) -> Amounts {
     let mut used = Amounts::from([
-        (Str::new_static("persistentvolumeclaims"), one()),
-        (Str::new_static("count/persistentvolumeclaims"), one()),
+        (Str::new_static("persistentvolumeclaims"), count_of_one()),
+        (Str::new_static("count/persistentvolumeclaims"), count_of_one()),
     ]);
     let class = meta::storage_class(claim);
     if !class.is_empty() {
-        used.insert(format_smolstr!("{class}{STORAGE_CLASS}persistentvolumeclaims"), one());
+        used.insert(format_smolstr!("{class}{STORAGE_CLASS}persistentvolumeclaims"), count_of_one());
     }
     let size = |path: &[&str]| {
         let amount = claim.str_at(path).and_then(|text| Quantity::parse(text).ok())?;
@@ -293,104 +343,4 @@ fn volume_claim(claim: &Value) -> Amounts {
         }
     }
     used
-}
-
-fn resource_claim(claim: &Value, cluster: &dyn ClusterView, now: i64) -> Amounts {
-    let mut used = Amounts::from([(Str::new_static("count/resourceclaims.resource.k8s.io"), one())]);
-    let devices = |request: &Value| match request.str_at(&["allocationMode"]) {
-        Some("All") => MAX_DEVICES,
-        Some("ExactCount") => request.int_at(&["count"]).unwrap_or(0),
-        _ => 0,
-    };
-    let class = |request: &Value| {
-        format_smolstr!("{}{PER_DEVICE_CLASS}", request.str_at(&["deviceClassName"]).unwrap_or_default())
-    };
-    for request in claim.list_at(&["spec", "devices", "requests"]) {
-        let alternatives = request.list_at(&["firstAvailable"]);
-        let mut worst = Amounts::new();
-        if !alternatives.is_empty() {
-            for alternative in alternatives {
-                let wanted = devices(alternative);
-                if wanted > 0 {
-                    raise(&mut worst, &Amounts::from([(class(alternative), number(wanted))]));
-                }
-            }
-        } else if let Some(exactly) = request.get("exactly") {
-            worst.insert(class(exactly), number(devices(exactly)));
-        }
-        add(&mut used, &worst);
-    }
-    add_extended(&mut used, claim, cluster, now);
-    used
-}
-
-/// The extended resource name of a device class.
-fn extended_resource(cluster: &dyn ClusterView, class: &str) -> Option<Str> {
-    let class = cluster.object("resource.k8s.io", "deviceclasses", "", class)?;
-    class.str_at(&["spec", "extendedResourceName"]).filter(|name| !name.is_empty()).map(Str::from)
-}
-
-/// Charges devices also as extended resources, except those that the claim's pod is already charged for.
-fn add_extended(used: &mut Amounts, claim: &Value, cluster: &dyn ClusterView, now: i64) {
-    let mut extended = Amounts::new();
-    for (name, amount) in used.iter() {
-        let Some(class) = name.strip_suffix(PER_DEVICE_CLASS).filter(|class| !class.is_empty()) else {
-            continue;
-        };
-        extended.insert(format_smolstr!("{IMPLICIT_DEVICE_CLASS}{class}"), amount.clone());
-        if let Some(resource) = extended_resource(cluster, class) {
-            extended.insert(format_smolstr!("requests.{resource}"), amount.clone());
-        }
-    }
-    if extended.is_empty() {
-        return;
-    }
-    let charged = of_extended_pod(claim, cluster, now).unwrap_or_default();
-    for (name, amount) in extended {
-        let rest = match charged.get(&name) {
-            Some(already) => amount.sub(already),
-            None => amount,
-        };
-        if rest.sign() > 0 {
-            used.insert(name, rest);
-        }
-    }
-}
-
-/// The usage of the pod for which an extended resource claim was created, if `claim` is such a claim.
-fn of_extended_pod(claim: &Value, cluster: &dyn ClusterView, now: i64) -> Option<Amounts> {
-    let is_extended =
-        |claim: &Value| claim.str_at(&["metadata", "annotations", EXTENDED_CLAIM]) == Some("true");
-    if !is_extended(claim) {
-        return None;
-    }
-    let owner = meta::owner_references(claim).find(|owner| owner.controller)?;
-    if owner.kind != "Pod" || owner.api_version != "v1" {
-        return None;
-    }
-    let namespace = meta::namespace(claim);
-    let pod_object = cluster.object("", "pods", namespace, &owner.name)?;
-    if meta::uid(&pod_object) != owner.uid {
-        return None;
-    }
-    match pod_object.at(&["status", "extendedResourceClaimStatus"]) {
-        Some(status) if status.str_at(&["resourceClaimName"]) != Some(meta::name(claim)) => return None,
-        Some(_) => {}
-        // The pod does not name its claim yet: the oldest one counts.
-        None => {
-            let age = |claim: &Value| {
-                (meta::text(claim, "creationTimestamp").to_owned(), meta::name(claim).to_owned())
-            };
-            let earlier = |other: &Value| {
-                is_extended(other)
-                    && meta::owner_references(other).any(|o| o.controller && o.uid == owner.uid)
-                    && age(other) < age(claim)
-            };
-            let claims = cluster.list("resource.k8s.io", "resourceclaims", namespace);
-            if claims.iter().any(|other| earlier(other)) {
-                return None;
-            }
-        }
-    }
-    Some(pod(&pod_object, now))
 }

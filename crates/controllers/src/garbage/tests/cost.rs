@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use api::Status;
 use value::{Str, Value};
 
-use super::super::decision::{Action, GarbageDecision};
+use super::super::decision::{DependentAction, GarbageDecision};
 use super::{Cluster, deleting, map, owned_by};
 use crate::api::{AggregatedKinds, ClusterReader, ObjectChange, ResourceKind, TypedObjectRef};
 
@@ -77,6 +77,10 @@ impl ClusterReader for Counted<'_> {
         self.cluster.fake.list_by_field(kind, field, value)
     }
 
+    fn names(&self, kind: &ResourceKind, namespace: &str) -> Vec<Str> {
+        self.cluster.fake.names(kind, namespace)
+    }
+
     fn count(&self, kind: &ResourceKind, namespace: &str) -> usize {
         ClusterReader::count(&self.cluster.fake, kind, namespace)
     }
@@ -118,7 +122,7 @@ fn an_object_that_names_itself_by_many_uids_is_read_twice_and_deleted() {
     let view = Counted::new(&cluster);
     let (decision, yields) = cluster.decide_with(&view, "a");
     let GarbageDecision::Do(actions) = decision else { panic!("{decision:?}") };
-    let [Action::Delete(deleting)] = actions.as_slice() else { panic!("{actions:?}") };
+    let [DependentAction::Delete(deleting)] = actions.as_slice() else { panic!("{actions:?}") };
     assert_eq!((deleting.policy, deleting.owners.len()), ("Background", MANY));
     assert_eq!(view.lookups(), (1, 2), "the object itself, and the one owner that all references name");
     assert!(yields > 0, "a long decision yields");
@@ -131,7 +135,7 @@ fn among_many_references_to_one_owner_only_the_one_with_its_uid_stays() {
     let view = Counted::new(&cluster);
     let (decision, _) = cluster.decide_with(&view, "b");
     let GarbageDecision::Do(actions) = decision else { panic!("{decision:?}") };
-    let [Action::Patch { patch, .. }] = actions.as_slice() else { panic!("{actions:?}") };
+    let [DependentAction::Patch { patch, .. }] = actions.as_slice() else { panic!("{actions:?}") };
     let left = patch.list_at(&["metadata", "ownerReferences"]);
     assert_eq!(left.iter().map(|reference| reference.str_at(&["uid"])).collect::<Vec<_>>(), [Some("a")]);
     assert_eq!(view.lookups(), (1, 2));

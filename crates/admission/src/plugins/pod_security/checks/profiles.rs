@@ -26,7 +26,7 @@ pub(super) fn app_armor(pod: PodView<'_>) -> Option<Violation> {
     let mut bad_setters = setters(pod_is_bad, &bad);
     let mut values: Vec<String> = values.into_iter().collect();
     let mut annotations: Vec<String> = api::meta::annotations(pod.object)
-        .filter(|(key, _)| key.starts_with("container.apparmor.security.beta.kubernetes.io/"))
+        .filter(|(key, _)| key.starts_with(api::labels::APP_ARMOR_PREFIX))
         .filter(|(_, profile)| {
             !(profile.is_empty() || *profile == "runtime/default" || profile.starts_with("localhost/"))
         })
