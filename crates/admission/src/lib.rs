@@ -39,12 +39,12 @@ pub mod webhook;
 pub use admission_snapshot::AdmissionSnapshot;
 pub use attributes::{AdmissionAttributes, Operation, VersionedObject};
 pub use chain::{ChainConfig, ChainError, PluginChain, PluginName, PluginSelection};
-pub use cluster::{BoxFuture, ClusterView, ParamError, RestMapping};
+pub use cluster::{AdmissionFuture, ClusterView, ParamError, RestMapping, UndecodedObject};
 pub use metrics::{
     AdmissionMetrics, AdmissionPhase, MatchConditionLabels, NoMetrics, PluginId, PolicyErrorType,
     WebhookLabels, WebhookRejection,
 };
-pub use notes::{AdmissionNotes, AuditAnnotation, AuditLevel, EvaluatedManifests, WriteGuard};
+pub use notes::{AdmissionNotes, AuditAnnotation, AuditLevel, EvaluatedManifests, WriteFence, WriteGuard};
 pub use plugin::{AsyncPlugin, MutatingRequest, Plugin};
 pub use reinvocation::{Reinvocation, ReinvocationState};
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::{Operation, PluginName};
 
-/// A phase of the admission chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AdmissionPhase {
     Mutating,
@@ -41,7 +40,6 @@ pub struct PluginId {
 /// The reason for a rejection by a webhook or for lack of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WebhookRejection {
-    /// The webhook denied the request.
     Denied,
     /// The call failed, or the response was invalid.
     Calling,
@@ -60,7 +58,6 @@ impl WebhookRejection {
     }
 }
 
-/// The labels of match condition metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct MatchConditionLabels<'a> {
     /// The name of the webhook or policy.
@@ -124,12 +121,10 @@ pub trait AdmissionMetrics: Send + Sync {
         None
     }
 
-    /// A phase is complete.
     fn phase(&self, phase: AdmissionPhase, operation: Operation, rejected: bool, took: Duration) {
         let _ = (phase, operation, rejected, took);
     }
 
-    /// A plugin has run.
     fn plugin(
         &self,
         link: PluginId,
@@ -160,7 +155,6 @@ pub trait AdmissionMetrics: Send + Sync {
         let _ = (conditions, took);
     }
 
-    /// A match condition failed to evaluate.
     fn condition_failed(&self, conditions: &MatchConditionLabels<'_>) {
         let _ = conditions;
     }
@@ -177,7 +171,6 @@ pub trait AdmissionMetrics: Send + Sync {
         let _ = (policy, binding, error, action, took);
     }
 
-    /// A mutation was evaluated.
     fn mutation_checked(&self, policy: &str, binding: &str, error: PolicyErrorType, took: Duration) {
         let _ = (policy, binding, error, took);
     }

@@ -12,10 +12,10 @@ fn plugins_are_configured_inline_or_by_a_file() {
         "{HEAD}plugins:\n- name: A\n  configuration: {{kind: K, size: 1}}\n- name: B\n  path: b.yaml\n- name: C\n"
     );
     let read = parse(&text).unwrap();
-    let places: Vec<_> =
+    let paths: Vec<_> =
         read.plugins.iter().map(|plugin| (plugin.name.as_str(), plugin.source.clone())).collect();
     assert_eq!(
-        places,
+        paths,
         [
             ("A", PluginConfigurationSource::Inline(br#"{"kind":"K","size":1}"#.to_vec())),
             ("B", PluginConfigurationSource::File("b.yaml".into())),

@@ -1,5 +1,7 @@
 //! DenyServiceExternalIPs: rejects new external IPs of Services. Off by default.
 
+use std::collections::HashSet;
+
 use api::Status;
 use value::Value;
 
@@ -23,7 +25,8 @@ impl Plugin for DenyServiceExternalIPs {
         let addresses = service.list_at(&["spec", "externalIPs"]);
         let before =
             attributes.old_object.stored().map_or(&[][..], |old| old.list_at(&["spec", "externalIPs"]));
-        if addresses.iter().all(|address| before.contains(address)) {
+        let before: HashSet<&str> = before.iter().filter_map(Value::as_str).collect();
+        if addresses.iter().all(|address| address.as_str().is_some_and(|address| before.contains(address))) {
             return Ok(());
         }
         Err(attributes.refuse(object, "Use of external IPs is denied by admission control"))

@@ -202,7 +202,6 @@ impl<'a> LimitRangeItem<'a> {
 /// Request and limit of one resource, and the bound that a LimitRange sets for it.
 struct BoundedUsage<'a> {
     item_type: &'a str,
-    /// The name of the resource.
     name: &'a str,
     bound: &'a Quantity,
     request: Option<&'a Quantity>,

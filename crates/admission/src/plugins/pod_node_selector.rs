@@ -119,9 +119,7 @@ impl Plugin for PodNodeSelector {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        match pod.filter(|_| attributes.creates("", "pods")) {
-            Some(pod) => self.check(attributes, pod, cluster),
-            None => Ok(()),
-        }
+        let pod = pod.filter(|_| attributes.creates("", "pods"));
+        pod.map_or(Ok(()), |pod| self.check(attributes, pod, cluster))
     }
 }

@@ -138,9 +138,7 @@ impl Plugin for PodTolerationRestriction {
         cluster: &dyn ClusterView,
         _: &mut AdmissionNotes,
     ) -> Result<(), Status> {
-        match pod.filter(|_| attributes.writes("", "pods")) {
-            Some(pod) => self.check(attributes, pod, cluster),
-            None => Ok(()),
-        }
+        let pod = pod.filter(|_| attributes.writes("", "pods"));
+        pod.map_or(Ok(()), |pod| self.check(attributes, pod, cluster))
     }
 }

@@ -2,18 +2,18 @@
 //!
 //! A controller creates the account `default` of a new namespace, so this plugin waits briefly for it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use api::{Status, meta};
 use value::{Map, Value};
 
 use crate::{
-    AdmissionAttributes, AdmissionNotes, AsyncPlugin, BoxFuture, ClusterView, MutatingRequest, Operation,
-    VersionedObject,
+    AdmissionAttributes, AdmissionFuture, AdmissionNotes, AsyncPlugin, ClusterView, MutatingRequest,
+    Operation, VersionedObject,
 };
 
 const DEFAULT: &str = "default";
-const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
 const VOLUME_PREFIX: &str = "kube-api-access-";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// 3607 marks tokens whose lifetime the server may extend to one year.
@@ -112,7 +112,7 @@ impl AsyncPlugin for ServiceAccount {
         &'a self,
         request: &'a mut MutatingRequest<'_, '_>,
         object: Option<&'a mut Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         match object {
             // Only creations are changed. All checks run in the validating phase.
             Some(pod)
@@ -130,7 +130,7 @@ impl AsyncPlugin for ServiceAccount {
         object: &'a VersionedObject<'_>,
         cluster: &'a dyn ClusterView,
         _: &'a mut AdmissionNotes,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         match object.stored() {
             Some(pod) if Self::handles(attributes) => Box::pin(check(attributes, pod, cluster)),
             _ => Box::pin(std::future::ready(Ok(()))),
@@ -173,7 +173,7 @@ async fn check(
     }
     let account = account(attributes, pod, cluster).await?;
     let enforced = account
-        .str_at(&["metadata", "annotations", ENFORCE])
+        .str_at(&["metadata", "annotations", api::labels::ENFORCE_MOUNTABLE_SECRETS])
         .is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"));
     if !enforced {
         return Ok(());
@@ -182,7 +182,9 @@ async fn check(
         return check_secrets(&account, pod).map_err(|why| attributes.refuse(Some(pod), why));
     }
     // kube-apiserver returns this as a plain error, not as a 403.
-    check_containers(&account, pod, "ephemeralContainers", "ephemeral container").map_err(Status::plain)
+    let secrets = names(&account, "secrets");
+    check_containers(&account, &secrets, pod, ("ephemeralContainers", "ephemeral container"))
+        .map_err(Status::plain)
 }
 
 fn check_mirror(pod: &Value) -> Result<(), &'static str> {
@@ -205,21 +207,22 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
 /// With `enforce-mountable-secrets`, a pod may use only secrets that its service account lists.
 fn check_secrets(account: &Value, pod: &Value) -> Result<(), String> {
     let name = meta::name(account);
+    let (secrets, pull_secrets) = (names(account, "secrets"), names(account, "imagePullSecrets"));
     for volume in pod.list_at(&["spec", "volumes"]) {
         if let Some(source) = volume.get("secret") {
             let secret = source.str_at(&["secretName"]).unwrap_or_default();
-            if !names(account, "secrets", secret) {
+            if !secrets.contains(secret) {
                 return Err(format!(
                     "volume with secret.secretName=\"{secret}\" is not allowed because service account {name} does not reference that secret"
                 ));
             }
         }
     }
-    check_containers(account, pod, "initContainers", "init container")?;
-    check_containers(account, pod, "containers", "container")?;
+    check_containers(account, &secrets, pod, ("initContainers", "init container"))?;
+    check_containers(account, &secrets, pod, ("containers", "container"))?;
     for (i, reference) in pod.list_at(&["spec", "imagePullSecrets"]).iter().enumerate() {
         let secret = reference.str_at(&["name"]).unwrap_or_default();
-        if !names(account, "imagePullSecrets", secret) {
+        if !pull_secrets.contains(secret) {
             return Err(format!(
                 "imagePullSecrets[{i}].name=\"{secret}\" is not allowed because service account {name} does not reference that imagePullSecret"
             ));
@@ -228,14 +231,19 @@ fn check_secrets(account: &Value, pod: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn check_containers(account: &Value, pod: &Value, field: &str, words: &str) -> Result<(), String> {
+fn check_containers(
+    account: &Value,
+    secrets: &HashSet<&str>,
+    pod: &Value,
+    (field, words): (&str, &str),
+) -> Result<(), String> {
     let account_name = meta::name(account);
     for container in pod.list_at(&["spec", field]) {
         let name = container.str_at(&["name"]).unwrap_or_default();
         for variable in container.list_at(&["env"]) {
             if let Some(reference) = variable.at(&["valueFrom", "secretKeyRef"]) {
                 let secret = reference.str_at(&["name"]).unwrap_or_default();
-                if !names(account, "secrets", secret) {
+                if !secrets.contains(secret) {
                     let variable = variable.str_at(&["name"]).unwrap_or_default();
                     return Err(format!(
                         "{words} {name} with envVar {variable} referencing secret.secretName=\"{secret}\" is not allowed because service account {account_name} does not reference that secret"
@@ -246,7 +254,7 @@ fn check_containers(account: &Value, pod: &Value, field: &str, words: &str) -> R
         for source in container.list_at(&["envFrom"]) {
             if let Some(reference) = source.get("secretRef") {
                 let secret = reference.str_at(&["name"]).unwrap_or_default();
-                if !names(account, "secrets", secret) {
+                if !secrets.contains(secret) {
                     return Err(format!(
                         "{words} {name} with envFrom referencing secret.secretName=\"{secret}\" is not allowed because service account {account_name} does not reference that secret"
                     ));
@@ -257,11 +265,10 @@ fn check_containers(account: &Value, pod: &Value, field: &str, words: &str) -> R
     Ok(())
 }
 
-fn names(account: &Value, field: &str, secret: &str) -> bool {
-    account
-        .list_at(&[field])
-        .iter()
-        .any(|reference| reference.str_at(&["name"]).unwrap_or_default() == secret)
+/// The names of the secrets that an account lists; a set, because a pod and its account can have many.
+fn names<'a>(account: &'a Value, field: &str) -> HashSet<&'a str> {
+    let references = account.list_at(&[field]).iter();
+    references.map(|reference| reference.str_at(&["name"]).unwrap_or_default()).collect()
 }
 
 /// A projected volume with token, CA certificate and namespace.

@@ -118,15 +118,14 @@ pub(crate) fn all_allowed(tolerations: &[Value], allowed: &[Value]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use fuzz::Dice;
+
     use super::*;
 
     /// Pseudo-random tolerations that depend on `seed`.
-    fn some(seed: usize) -> Vec<Value> {
-        let mut state = seed;
-        let mut pick = |words: &[&str]| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            words.get((state >> 33) % words.len()).map(|word| (*word).to_owned()).unwrap_or_default()
-        };
+    fn some(seed: u64) -> Vec<Value> {
+        let mut dice = Dice::new(seed);
+        let mut pick = |words: &[&str]| dice.pick(words).map(|word| (*word).to_owned()).unwrap_or_default();
         let one = |_| {
             let mut one = Value::map([
                 ("key", pick(&["", "a", "b"])),
@@ -160,7 +159,7 @@ mod tests {
     fn merging_tolerations_equals_comparing_each_with_all_others() {
         for seed in 0..3000 {
             let all = some(seed);
-            let (first, second) = all.split_at(seed % all.len());
+            let (first, second) = all.split_at(usize::try_from(seed).unwrap() % all.len());
             assert_eq!(merge(first, second), merged_one_by_one(&all), "seed {seed}");
             let covered = |one: &Value| {
                 let one = Toleration::of(one);
