@@ -109,7 +109,6 @@ impl Columns {
         Columns { own: columns.iter().take(MAX_COLUMNS).map_while(column).collect() }
     }
 
-    /// The columns of the `scale` subresource.
     pub fn of_scale() -> Self {
         let columns = [
             ("Desired", "integer", ".spec.replicas"),

@@ -184,6 +184,11 @@ impl CompiledVersion {
         Ok(unknown)
     }
 
+    /// Whether objects of this version get defaults.
+    pub fn has_defaults(&self) -> bool {
+        self.has_defaults && !self.preserve
+    }
+
     /// Approximate JSON size of an object with its defaults; 0 if the schema has no defaults and the object is as sent.
     pub fn size_with_defaults(&self, object: &Value) -> usize {
         if self.has_defaults { defaults::size(object) } else { 0 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use api::gvk::compare_versions;
 use api::validation::fields::Read;
-use value::{Str, Value};
+use value::{Str, Value, steps};
 
 use super::OverlappingBuiltIn;
 use super::columns::MAX_COLUMNS;
@@ -68,7 +68,6 @@ pub enum CrdConversion {
     Webhook(Value),
 }
 
-/// One version of a CRD.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub struct CrdVersion {
@@ -166,6 +165,8 @@ impl CustomResourceDefinition {
         };
         let listed = spec.items("versions");
         let size = listed.iter().map(super::defaults::size).sum();
+        let best = recommended(listed);
+        let kind = spec.part("names").text("kind");
         let versions = listed
             .iter()
             .enumerate()
@@ -174,7 +175,7 @@ impl CustomResourceDefinition {
                     name: version.text("name").into(),
                     served: version.flag("served"),
                     storage: version.flag("storage"),
-                    deprecation: deprecation(version, listed, &group, spec.part("names").text("kind")),
+                    deprecation: deprecation(version, best, &group, kind),
                     status: version.part("subresources").part("status").is_some(),
                     scale: ScalePaths::read(version),
                     selectable: selectable(Some(version)).map(|(label, _)| label.into()).collect(),
@@ -230,13 +231,30 @@ impl CustomResourceDefinition {
         (self.established, self.names_accepted) = (false, false);
     }
 
+    /// Stops serving the versions for which `is_taken` returns true: their group version is served by something else. Returns whether
+    /// there are any. Must be called before the versions are shared.
+    pub fn withdraw(&mut self, is_taken: impl Fn(&str) -> bool) -> bool {
+        let mut any = false;
+        for version in self.versions.iter_mut().filter_map(Arc::get_mut) {
+            if version.served && is_taken(&version.name) {
+                version.served = false;
+                any = true;
+            }
+        }
+        any
+    }
+
     /// The version with `storage: true`.
     pub fn stored(&self) -> Option<&Arc<CrdVersion>> {
         self.versions.iter().find(|version| version.storage)
     }
 
     pub fn version(&self, name: &str) -> Option<&Arc<CrdVersion>> {
-        self.versions.iter().find(|version| version.name == name)
+        let is_named = |version: &&Arc<CrdVersion>| {
+            steps::count(1);
+            version.name == name
+        };
+        self.versions.iter().find(is_named)
     }
 
     /// Whether both have the same uid and generation, and therefore the same spec.
@@ -252,8 +270,9 @@ impl CustomResourceDefinition {
         if former.ready.get().is_some() {
             let _ = self.ready.set(());
         }
-        for version in &self.versions {
-            if let Some(compiled) = former.version(&version.name).and_then(|version| version.compiled.get()) {
+        // Both have the same versions in the same order, because they have the same spec.
+        for (version, former) in self.versions.iter().zip(&former.versions) {
+            if let Some(compiled) = former.compiled.get().filter(|_| former.name == version.name) {
                 let _ = version.compiled.set(Arc::clone(compiled));
             }
         }
@@ -279,7 +298,6 @@ impl CrdVersion {
         ))
     }
 
-    /// Loads the CRD that contains this version.
     pub fn load(&self) -> Option<Value> {
         self.source.load()
     }
@@ -296,9 +314,15 @@ impl CrdVersion {
     }
 }
 
-/// The warning for a deprecated version: `deprecationWarning`, or a default that recommends the highest-priority version not
-/// deprecated.
-fn deprecation(version: &Value, versions: &[Value], group: &str, kind: &str) -> Option<String> {
+/// The version that the warnings of deprecated versions recommend: of those served and not deprecated, the one with the highest
+/// priority.
+fn recommended(versions: &[Value]) -> Option<&str> {
+    let current = versions.iter().filter(|version| version.flag("served") && !version.flag("deprecated"));
+    current.map(|version| version.text("name")).min_by(|a, b| compare_versions(a, b))
+}
+
+/// The warning for a deprecated version: `deprecationWarning`, or a default that recommends `best` if its priority is higher.
+fn deprecation(version: &Value, best: Option<&str>, group: &str, kind: &str) -> Option<String> {
     if !version.flag("deprecated") {
         return None;
     }
@@ -306,15 +330,8 @@ fn deprecation(version: &Value, versions: &[Value], group: &str, kind: &str) -> 
         return Some(warning.to_owned());
     }
     let name = version.text("name");
-    let mut better: Vec<&str> = versions
-        .iter()
-        .filter(|other| other.flag("served") && !other.flag("deprecated"))
-        .map(|other| other.text("name"))
-        .filter(|other| compare_versions(other, name).is_lt())
-        .collect();
-    better.sort_by(|a, b| compare_versions(a, b));
     let warning = format!("{group}/{name} {kind} is deprecated");
-    Some(match better.first() {
+    Some(match best.filter(|best| compare_versions(best, name).is_lt()) {
         Some(best) => format!("{warning}; use {group}/{best} {kind}"),
         None => warning,
     })

@@ -124,10 +124,11 @@ fn accept_names(
     accept(&requested.plural, &mut names.plural, &in_use.resources, "PluralConflict");
     accept(&requested.singular, &mut names.singular, &in_use.resources, "SingularConflict");
     if requested.short_names != accepted.short_names {
+        let own: HashSet<&str> = accepted.short_names.iter().map(Str::as_str).collect();
         let conflicts: Vec<String> = requested
             .short_names
             .iter()
-            .filter(|name| !accepted.short_names.contains(name) && in_use.resources.contains(name.as_str()))
+            .filter(|name| !own.contains(name.as_str()) && in_use.resources.contains(name.as_str()))
             .map(|name| conflict_message(name))
             .collect();
         if conflicts.is_empty() {
@@ -212,7 +213,7 @@ pub enum Approval {
     Bypassed,
     /// The annotation has another value.
     Invalid,
-    /// There is no such annotation.
+    /// The CRD does not have the annotation.
     Missing,
 }
 

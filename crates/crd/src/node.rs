@@ -11,7 +11,6 @@ use api::validation::fields::Read;
 /// Limit on the depth of schemas, equal to the depth limit of parsed JSON.
 const DEEPEST: usize = value::json::MAX_DEPTH;
 
-/// The schema of a value.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the fields of a schema, each of them a fact of its own")]
 pub struct SchemaNode {

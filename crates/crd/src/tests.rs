@@ -1,4 +1,5 @@
 mod bounds;
+mod versions;
 
 use std::sync::Arc;
 
@@ -223,7 +224,7 @@ fn errors_in_unchanged_values_are_ignored() {
     assert_eq!(found.warnings, ["spec.r: Invalid value: 1: failed rule: self > 5"]);
     let found =
         compiled.validate_update(&versioned(r#"{"a":"longer","b":"y","r":1}"#), &old, ValidationBounds::NONE);
-    let [too_long, not_checked] = found.errors.as_slice() else { panic!("{:?}", found.errors) };
+    let [too_long, not_checked] = &*found.errors else { panic!("{:?}", found.errors) };
     assert_eq!(too_long.to_string(), "spec.a: Too long: may not be more than 1 byte");
     assert!(not_checked.detail.starts_with("some validation rules were not checked"));
 }
@@ -276,7 +277,7 @@ fn a_scale_reads_and_writes_the_replicas_at_the_paths_of_the_crd() {
     assert_eq!(changed.int_at(&["spec", "replicas"]), Some(5));
     assert_eq!(super::scale::get(paths, &thing("{}")).unwrap_err().code(), 500);
     // If the object sets no replicas, a change may set 0 but must set a number.
-    let unsaid = super::scale::to_change(paths, &thing("{}")).unwrap();
+    let unsaid = super::scale::patch_base(paths, &thing("{}")).unwrap();
     assert_eq!(unsaid.int_at(&["spec", "replicas"]), Some(i64::from(i32::MIN)));
     let refused = super::scale::apply(paths, &thing("{}"), &unsaid).unwrap_err();
     assert_eq!(refused.message(), "the spec replicas field \".spec.replicas\" cannot be empty");

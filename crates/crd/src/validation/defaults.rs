@@ -10,15 +10,12 @@ use super::strictness::Strictness;
 use crate::rules::{self, RuleSource};
 use crate::{SchemaNode, ValidationBounds, embedded_errors, size, without_unknown};
 
-/// CEL cost limit of the rules on all defaults of a schema together.
-const BUDGET: i64 = 10_000_000;
-
 /// How many bytes of a schema count as one step.
 const BYTES_OF_STEP: usize = 16;
 
 /// Validates the defaults in the schema of a whole resource.
 pub(super) fn check(schema: &Value, at: &At<'_>, strict: &Strictness) -> FieldErrors {
-    let mut validator = DefaultsValidator { errors: FieldErrors::new(), budget: BUDGET, strict };
+    let mut validator = DefaultsValidator { errors: FieldErrors::new(), budget: rules::BUDGET, strict };
     let location = SchemaLocation { at, is_resource: true, around: &[], inside_metadata: false };
     validator.schema(schema, location);
     validator.errors

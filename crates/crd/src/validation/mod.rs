@@ -16,16 +16,18 @@ mod structural;
 #[cfg(test)]
 mod tests;
 mod version_features;
+mod warnings;
 
 use api::validation::fields::{At, IMMUTABLE, Read, Report, same};
 use api::validation::meta;
 use api::validation::repeated::{Repeated, first_by};
 use api::{FieldErrors, names};
-use value::{Budget, Map, Value};
+use value::{Budget, BudgetEnded, Map, Value};
 
 use self::conversion::conversion;
 use self::strictness::Strictness;
 use self::version_features::{columns, selectable, subresources};
+pub use self::warnings::warnings;
 use crate::names::{APPROVED, Approval, approved, is_protected};
 use crate::{OverlappingBuiltIn, Stopwatch};
 
@@ -191,6 +193,10 @@ fn versions_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
     let list = SPEC.field("versions");
     for (i, version) in versions.iter().enumerate() {
         let at = list.index(i);
+        // A request that has ended is not answered. The error makes sure that nothing unvalidated is stored.
+        if strict.budget.check() == Err(BudgetEnded::Cancelled) {
+            return errors.forbidden(&at, "validation was cancelled because the request ended");
+        }
         let name = version.text("name");
         joined(&at.field("name"), name, "", &names::is_dns1035_label(name), errors);
         let subresources = spec.part("subresources").or_else(|| version.part("subresources"));
@@ -398,6 +404,9 @@ fn stored_versions(crd: &Value, errors: &mut FieldErrors) {
     let repeated = Repeated::of_field(versions, "name");
     let known: HashSet<&str> = stored.iter().copied().collect();
     for (i, current) in versions.iter().enumerate().filter(|(_, version)| version.flag("storage")) {
+        if errors.is_full() {
+            break;
+        }
         let name = current.text("name");
         // A second version with the same name does not match a stored version.
         if repeated.at(i) || !known.contains(name) {
@@ -464,36 +473,4 @@ pub(crate) fn non_structural(crd: &Value) -> Option<(&'static str, String)> {
         errors.extend(structural::violations(schema, &at.field("schema.openAPIV3Schema")));
     }
     (!errors.is_empty()).then(|| ("Violations", defaults::joined(&errors)))
-}
-
-/// Warnings for a valid CRD: unrecognized formats, and sets of objects or lists. Warnings that `old` also causes are omitted.
-pub fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut before = old.map(remarks).unwrap_or_default();
-    let mut found = remarks(new);
-    found.0.retain(|format| !before.0.contains(format));
-    let formats = found.0.iter().map(|format| format!("unrecognized format {}", api::field::quote(format)));
-    before.1.sort_unstable();
-    found.1.sort_unstable();
-    found.1.dedup();
-    let sets = found.1.iter().filter(|kind| !before.1.contains(kind)).map(|kind| {
-        let kind = api::field::quote(kind);
-        format!("x-kubernetes-list-type: set for items of type {kind} is not supported by server-side apply or CEL validation rules")
-    });
-    formats.chain(sets).collect()
-}
-
-/// The unrecognized formats, and the item types of sets whose items are not scalars.
-fn remarks(crd: &Value) -> (Vec<String>, Vec<String>) {
-    let found = std::cell::RefCell::new((Vec::new(), Vec::new()));
-    let internal = internal(crd.part("spec"));
-    strictness::any(&internal, &|schema| {
-        let mut found = found.borrow_mut();
-        found.0.extend(crate::unrecognized_format(schema).map(str::to_owned));
-        let kind = schema.part("items").text("type");
-        if schema.text("x-kubernetes-list-type") == "set" && matches!(kind, "object" | "array") {
-            found.1.push(kind.to_owned());
-        }
-        false
-    });
-    found.into_inner()
 }

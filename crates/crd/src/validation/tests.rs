@@ -18,7 +18,7 @@ fn crd(root: &str, version: &str) -> Value {
 fn decoded(text: &str) -> Value {
     let mut object = json::parse(text.as_bytes()).unwrap();
     let schema = schema::of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap();
-    assert_eq!(schema::decode::normalise(&mut object, schema).type_error(&[]), None);
+    assert_eq!(schema::decode::normalize(&mut object, schema).type_error(&[]), None);
     object
 }
 
@@ -127,4 +127,39 @@ fn an_update_that_only_empties_absent_fields_is_no_change() {
     let new = crd(r#","properties":{"spec":{"type":"object","properties":{},"required":[]}}"#, "");
     assert!(super::same(new.at(&["spec"]), old.at(&["spec"])));
     assert!(update(&new, &old, &context()).iter().all(|error| error.field.starts_with("metadata")));
+}
+
+#[test]
+fn each_unrecognized_format_causes_one_warning_unless_it_is_old() {
+    let of = |formats: &str| crd(&format!(r#","properties":{{{formats}}}"#), "");
+    let field = |name: &str, format: &str| format!(r#""{name}":{{"type":"string","format":"{format}"}}"#);
+    let new = of(&[field("a", "one"), field("b", "two"), field("c", "one"), field("d", "date")].join(","));
+    assert_eq!(super::warnings(&new, None), ["unrecognized format \"one\"", "unrecognized format \"two\""]);
+    let old = of(&field("z", "two"));
+    assert_eq!(super::warnings(&new, Some(&old)), ["unrecognized format \"one\""]);
+    assert_eq!(super::warnings(&new, Some(&new)), Vec::<String>::new());
+}
+
+#[test]
+fn validation_of_many_versions_ends_when_the_request_does() {
+    let mut crd = crd("", "");
+    let version = crd.list_at(&["spec", "versions"])[0].clone();
+    let many = (0..1000).map(|number| {
+        let mut version = version.clone();
+        version.set_at(&["name"], "Not a name");
+        version.set_at(&["storage"], number == 0);
+        version
+    });
+    crd.set_at(&["spec", "versions"], Value::List(many.collect()));
+    let budget = Budget::new(u64::MAX);
+    let count = |budget: &Budget| {
+        let context = CrdValidationContext { budget: budget.clone(), ..context() };
+        let old = decoded(&value::write::to_string(&crd));
+        (create(&crd, &context).iter().count(), update(&crd, &old, &context).iter().count())
+    };
+    let (created, updated) = count(&budget);
+    assert!(created > 1000 && updated > 1000, "{created}, {updated}");
+    budget.cancel();
+    let (created, updated) = count(&budget);
+    assert!(0 < created && created < 20 && 0 < updated && updated < 20, "{created}, {updated}");
 }
