@@ -1,7 +1,7 @@
 //! Builds discovery documents from the table of built-in resources and from CRDs.
 //!
-//! The legacy form has one document per level (`/api`, `/apis`, `/apis/GROUP`, `/apis/GROUP/VERSION`); the aggregated form has one
-//! document each for `/api` and `/apis`. Both are built from [`DiscoveryResource`] rows: those of the table and those that the caller adds for
+//! The legacy form has one document per level (`/api`, `/apis`, `/apis/GROUP`, `/apis/GROUP/VERSION`); the aggregated form has one document
+//! each for `/api` and `/apis`. Both are built from [`DiscoveryResource`] rows: those of the table and those that the caller adds for
 //! custom resources.
 
 #[cfg(test)]
@@ -27,7 +27,6 @@ pub use remote::{RemoteVersion, aggregated_versions, legacy_version, stale_versi
 /// Media type of the aggregated form.
 pub const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// A resource in one version.
 #[derive(Clone, Debug)]
 pub struct DiscoveryResource<'a> {
     /// The API group; empty for the core group.
@@ -48,7 +47,6 @@ pub struct DiscoveryResource<'a> {
     pub custom: bool,
 }
 
-/// A subresource of a [`DiscoveryResource`].
 #[derive(Clone, Debug)]
 pub struct DiscoverySubresource<'a> {
     pub name: &'a str,
@@ -215,7 +213,8 @@ impl<'a> ServedGroups<'a> {
             .collect();
         // Custom groups follow the built-in ones, sorted by name.
         let mut by_group: BTreeMap<&str, Vec<&DiscoveryResource<'a>>> = BTreeMap::new();
-        for entry in custom {
+        // A group version that is served by built-in resources has no custom ones: clients would send requests for its kinds to them.
+        for entry in custom.iter().filter(|entry| !served.is_served(entry.group, entry.version)) {
             by_group.entry(entry.group).or_default().push(entry);
         }
         let built_in = groups.len();

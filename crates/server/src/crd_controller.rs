@@ -14,16 +14,16 @@ use std::time::Duration;
 
 use api::Status;
 use catalog::encode;
-use catalog::keys::CRDS;
+use catalog::keys::{self, CRDS};
 use catalog::unreadable::{Concern, Unreadable};
 use catalog::{Catalog, CrdRevisions, CustomKinds, SchemaEpoch};
 use crd::{CrdSource, CustomResourceDefinition};
-use storage::{ChangeKind as Change, Store, StoredEntry};
+use storage::{ChangeKind as Change, ListWatch, ListWatchUpdate, Store, StoredEntry};
 use tokio::sync::{mpsc, watch};
+use tracing::debug;
 use value::{Str, Value};
 
 use crate::consistent_reads;
-use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
 
 use status::CrdStatusWriter;
@@ -34,7 +34,7 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// How long such a request waits for the catalog.
 const CATCH_UP: Duration = Duration::from_secs(3);
 /// Delay before a failed status write is retried.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The store revision up to which the catalog reflects CRDs.
 #[derive(Clone, Debug)]
@@ -109,11 +109,11 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
     let mut crds = Vec::with_capacity(page.entries.len());
     let mut unknown = Vec::new();
     for entry in &page.entries {
-        match read(entry) {
+        match read(entry, catalog) {
             Ok(crd) => crds.push((crd, revisions_of(entry))),
             Err(why) => {
                 unreadable.note(entry, &why, Some(Concern::CustomResourceDefinition));
-                unknown.push(name_of(&entry.key));
+                unknown.push(keys::name(&entry.key));
             }
         }
         seen.insert(Arc::clone(&entry.key));
@@ -134,9 +134,24 @@ pub(crate) fn load(store: &Store, unreadable: &Unreadable, catalog: &Catalog) ->
     (CrdProgress { revision, wanted }, CrdInformer { seen, events, sender, asked })
 }
 
-fn read(entry: &Arc<StoredEntry>) -> Result<CustomResourceDefinition, Status> {
+fn read(entry: &Arc<StoredEntry>, catalog: &Catalog) -> Result<CustomResourceDefinition, Status> {
+    Ok(read_tree(&encode::tree(entry)?, entry, catalog))
+}
+
+/// Reads `crd`, of which `entry` is the stored form. Its versions whose group version this server serves itself are not served: as in
+/// kube-apiserver, whose requests for such a group version never reach a custom resource. Otherwise the author of a CRD could give the
+/// kinds of that group version, such as those of policies, another resource in discovery.
+fn read_tree(crd: &Value, entry: &Arc<StoredEntry>, catalog: &Catalog) -> CustomResourceDefinition {
     let source: Arc<dyn CrdSource> = Arc::new(StoredCrdSource(Arc::clone(entry)));
-    Ok(CustomResourceDefinition::read(&encode::tree(entry)?, &source, kinds::table::overlapping))
+    let mut read = CustomResourceDefinition::read(crd, &source, kinds::table::overlapping);
+    let group = read.group.clone();
+    if read.withdraw(|version| catalog.served().is_served(&group, version)) {
+        debug!(
+            crd = %read.name,
+            "versions of a CRD are not served, because their group version is served by built-in resources; use another group or version"
+        );
+    }
+    read
 }
 
 /// Puts a CRD, read from `entry`, into the catalog. Compiled schemas are reused if the spec did not change.
@@ -173,14 +188,11 @@ fn settle(state: &State, name: &str) {
     });
 }
 
-fn name_of(key: &str) -> &str {
-    key.rsplit('/').next().unwrap_or_default()
-}
-
 impl CrdInformer {
-    /// Updates the catalog from a stored CRD, unless the catalog has it. A CRD that cannot be decoded is no longer served, requests for its resource are denied, and no other CRD gets its kind.
+    /// Updates the catalog from a stored CRD, unless the catalog has it. A CRD that cannot be decoded is no longer served, requests for its
+    /// resource are denied, and no other CRD gets its kind.
     fn put(&mut self, state: &State, entry: &Arc<StoredEntry>) {
-        let crd = match read(entry) {
+        let crd = match read(entry, &state.apis.catalog) {
             Ok(crd) => crd,
             Err(why) => {
                 state.storage.unreadable.note(entry, &why, Some(Concern::CustomResourceDefinition));
@@ -198,7 +210,7 @@ impl CrdInformer {
             }
             is_news
         });
-        settle(state, name_of(&entry.key));
+        settle(state, keys::name(&entry.key));
         state.apis.openapi.forget_custom();
     }
 
@@ -208,7 +220,7 @@ impl CrdInformer {
     }
 
     fn stop_serving(state: &State, key: &str, change: impl FnOnce(&mut CustomKinds, &str)) {
-        let name = name_of(key);
+        let name = keys::name(key);
         state.apis.catalog.change_custom(|custom| {
             change(custom, name);
             true
@@ -219,7 +231,7 @@ impl CrdInformer {
 
     /// Follows the store until it closes. The names of changed CRDs are sent to `changed`.
     async fn run(mut self, state: Arc<State>, changed: mpsc::UnboundedSender<Str>) {
-        let name_of = |key: &str| Str::from(name_of(key));
+        let name_of = |key: &str| Str::from(keys::name(key));
         // Established CRDs that are not being deleted need no status update. At most starts, these are nearly all.
         let custom = state.apis.catalog.custom();
         for name in self.seen.iter().map(|key| name_of(key)) {
@@ -235,7 +247,7 @@ impl CrdInformer {
                 biased;
                 update = self.events.next() => match update {
                     Some(update) => {
-                        if let Update::Relisted(page) = &update {
+                        if let ListWatchUpdate::Relisted(page) = &update {
                             // May be lower than before, if etcd was restored from a backup.
                             self.sender.send_modify(|reached| *reached = page.revision.min(*reached));
                         }
@@ -252,9 +264,9 @@ impl CrdInformer {
     }
 
     /// Updates the catalog. `changed` is called for the key of every CRD that may have changed.
-    fn apply(&mut self, state: &State, update: Update, changed: impl Fn(&str)) {
+    fn apply(&mut self, state: &State, update: ListWatchUpdate, changed: impl Fn(&str)) {
         match update {
-            Update::Event(event) => {
+            ListWatchUpdate::Event(event) => {
                 let key = &event.entry.key;
                 if event.kind == Change::Deleted {
                     self.remove(state, key);
@@ -263,7 +275,7 @@ impl CrdInformer {
                 }
                 changed(key);
             }
-            Update::Relisted(page) => {
+            ListWatchUpdate::Relisted(page) => {
                 let there: BTreeSet<&Arc<str>> = page.entries.iter().map(|entry| &entry.key).collect();
                 let gone: Vec<Arc<str>> =
                     self.seen.iter().filter(|key| !there.contains(key)).cloned().collect();

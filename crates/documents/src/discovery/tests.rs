@@ -1,4 +1,5 @@
-use kinds::table::{Served, verbs};
+use api::features::Features;
+use kinds::table::{RuntimeConfig, Served, verbs};
 use value::Value;
 
 use super::{
@@ -114,7 +115,7 @@ fn core_discovery_contains_the_server_address() {
 
 #[test]
 fn every_served_version_of_the_table_has_a_priority_in_the_order_of_the_table() {
-    let served = Served::parse("api/all=true").unwrap();
+    let served = RuntimeConfig::parse("api/all=true").unwrap().served(Features::ALL);
     let names: Vec<String> = built_in(&served).iter().map(Registration::name).collect();
     let mut wanted = Vec::new();
     for group in kinds::table::GROUPS.iter().filter(|group| group.name != "apiregistration.k8s.io") {
@@ -135,7 +136,7 @@ fn json(text: &str) -> Value {
 fn remote(group: &str, version: &str, priorities: (i64, i64), entry: Value) -> RemoteVersion {
     let mut registration = of_custom_version(group, version);
     (registration.group_priority, registration.version_priority) = priorities;
-    RemoteVersion { registration, entry }
+    RemoteVersion { registration, entry: entry.into() }
 }
 
 #[test]

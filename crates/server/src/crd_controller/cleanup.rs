@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use api::field::aggregate;
 use api::{Status, meta};
-use catalog::ServedResource;
 use catalog::encode;
-use catalog::keys::CRDS;
+use catalog::keys::{self, CRDS, UnreachableKey};
+use catalog::{ObjectReach, ServedResource};
 use crd::names::{self, CLEANUP, OVERLAPPING};
+use tracing::warn;
 use value::{Str, Value};
 
 use super::PATH;
 use super::status::CrdStatusWriter;
 use crate::consistent_reads;
+use crate::write;
 
 /// Interval of checks whether the objects of a deleted CRD are gone.
 const POLL: Duration = Duration::from_millis(250);
@@ -53,7 +55,9 @@ impl CrdStatusWriter {
     ) -> Result<Option<Value>, Status> {
         let mut attempts = 0;
         loop {
-            let Some(entry) = self.state.storage.store.get(&format!("{CRDS}{name}")) else { return Ok(None) };
+            let Some(entry) = self.state.storage.store.get(&keys::cluster_scoped(CRDS, name)) else {
+                return Ok(None);
+            };
             let mut crd = encode::tree(&entry)?;
             let mut status = crd.get("status").cloned().unwrap_or_default();
             names::set(&mut status, "Terminating", condition, &self.now());
@@ -74,14 +78,16 @@ impl CrdStatusWriter {
     }
 
     async fn delete_objects(&self, name: &Str, group: &str, plural: &str) -> Result<(), Status> {
-        let custom = self.state.apis.catalog.custom();
-        let crd = custom.crd(name);
-        let Some(kind) = crd.and_then(|crd| self.state.apis.catalog.reachable(crd)) else {
-            let why = format!(
-                "could not list instances: unable to find a custom resource client for {plural}.{group}"
-            );
-            self.set_terminating(name, ("True", "InstanceDeletionFailed", &why), false).await?;
-            return Err(Status::internal(why));
+        let kind = match self.state.apis.catalog.reach(name) {
+            ObjectReach::Through(kind) => kind,
+            ObjectReach::Hidden => return self.remove_unreachable(name, group, plural).await,
+            ObjectReach::Unknown => {
+                let why = format!(
+                    "could not list instances: unable to find a custom resource client for {plural}.{group}"
+                );
+                self.set_terminating(name, ("True", "InstanceDeletionFailed", &why), false).await?;
+                return Err(Status::internal(why));
+            }
         };
         let scope = kind.scope("");
         let deadline = tokio::time::Instant::now() + PATIENCE;
@@ -98,7 +104,7 @@ impl CrdStatusWriter {
                 if !asked.insert((entry.key.clone(), entry.revision)) {
                     continue;
                 }
-                let object = entry.key.rsplit('/').next().unwrap_or_default();
+                let object = keys::name(&entry.key);
                 if let Err(status) = self.delete_one(&kind, &namespace, object).await {
                     problems.push(status.message().to_owned());
                 }
@@ -116,6 +122,27 @@ impl CrdStatusWriter {
             }
             tokio::time::sleep(POLL).await;
         }
+    }
+
+    /// Removes the objects of an established CRD none of whose versions has a path: built-in resources have them all. There is no
+    /// admission, and finalizers are ignored, because no client could remove them.
+    async fn remove_unreachable(&self, name: &Str, group: &str, plural: &str) -> Result<(), Status> {
+        let store = &self.state.storage.store;
+        let left = consistent_reads::entries(store, &keys::custom_prefix(group, plural)).await?;
+        if !left.is_empty() {
+            warn!(
+                crd = %name,
+                objects = left.len(),
+                "removing the objects of a deleted CRD without admission, because built-in resources have the paths of all its versions"
+            );
+        }
+        let keys = left.iter().filter_map(|entry| UnreachableKey::new(group, plural, &entry.key));
+        for key in keys {
+            write::remove_unreachable(store, &key).await.map_err(|error| {
+                Status::internal(format!("cannot remove {}: {error}", keys::below_root(key.as_str())))
+            })?;
+        }
+        Ok(())
     }
 
     /// Deletes one object through an internal path, which works even for versions that are not served.

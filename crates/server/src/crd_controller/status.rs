@@ -6,16 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use api::{Status, meta};
 use authn::InternalIdentity;
 use catalog::encode;
-use catalog::keys::CRDS;
+use catalog::keys::{self, CRDS};
 use crd::names::{self, CLEANUP, NamesInUse};
-use crd::{CrdSource, CustomResourceDefinition};
 use storage::StoredEntry;
 use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, warn};
 use value::{Str, Value};
 
-use super::{AGAIN, PATH, StoredCrdSource, name_of, put, settle};
-use crate::client::Client;
+use super::{PATH, RETRY_DELAY, put, read_tree, settle};
+use crate::client::LoopbackClient;
 use crate::state::State;
 
 /// Maximum number of concurrent status writes.
@@ -31,7 +30,7 @@ struct NewStatus {
 /// Writes the status of CRDs, and deletes the objects of terminating ones.
 pub(super) struct CrdStatusWriter {
     pub(super) state: Arc<State>,
-    pub(super) client: Client,
+    pub(super) client: LoopbackClient,
     /// The CRDs whose objects are being deleted.
     emptying: Mutex<HashSet<Str>>,
     /// The CRDs whose status is being written, and whether each changed in the meantime.
@@ -43,7 +42,7 @@ pub(super) struct CrdStatusWriter {
 impl CrdStatusWriter {
     pub(super) fn new(state: &Arc<State>, again: mpsc::UnboundedSender<Str>) -> Arc<Self> {
         Arc::new(CrdStatusWriter {
-            client: Client::new(Arc::clone(state), InternalIdentity::ApiServer),
+            client: LoopbackClient::new(Arc::clone(state), InternalIdentity::ApiServer),
             state: Arc::clone(state),
             emptying: Mutex::default(),
             writing: Mutex::default(),
@@ -102,7 +101,7 @@ impl CrdStatusWriter {
     fn send_later(&self, name: Str) {
         let again = self.again.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
             let _ = again.send(name);
         });
     }
@@ -114,7 +113,7 @@ impl CrdStatusWriter {
     /// Computes the new status of a CRD; `None` if it needs no update. The accepted names are in the catalog at once. Calls must be
     /// sequential, because a name is accepted only if no other CRD has it.
     fn decide(self: &Arc<Self>, name: &Str) -> Result<Option<NewStatus>, Status> {
-        let Some(entry) = self.state.storage.store.get(&format!("{CRDS}{name}")) else {
+        let Some(entry) = self.state.storage.store.get(&keys::cluster_scoped(CRDS, name)) else {
             self.recheck_group(name);
             return Ok(None);
         };
@@ -129,8 +128,8 @@ impl CrdStatusWriter {
                     }
                     writer.emptying.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
                     // Retry what is left, as long as the CRD exists.
-                    if writer.state.storage.store.get(&format!("{CRDS}{name}")).is_some() {
-                        tokio::time::sleep(AGAIN).await;
+                    if writer.state.storage.store.get(&keys::cluster_scoped(CRDS, &name)).is_some() {
+                        tokio::time::sleep(RETRY_DELAY).await;
                         let _ = writer.again.send(name);
                     }
                 });
@@ -170,8 +169,7 @@ impl CrdStatusWriter {
     /// Puts the accepted names of a CRD into the catalog, so that no other CRD gets them while the status is being stored. It is not
     /// served before that (see the invariant of [`super`]).
     fn reserve_names(&self, crd: &Value, entry: &Arc<StoredEntry>) {
-        let source: Arc<dyn CrdSource> = Arc::new(StoredCrdSource(Arc::clone(entry)));
-        let mut read = CustomResourceDefinition::read(crd, &source, kinds::table::overlapping);
+        let mut read = read_tree(crd, entry, &self.state.apis.catalog);
         self.state.apis.catalog.change_custom(|custom| {
             read.established &= custom.crd(&read.name).is_some_and(|before| before.established);
             // If the CRD was changed or deleted in the meantime, the informer updates the catalog.
@@ -182,7 +180,7 @@ impl CrdStatusWriter {
             }
             is_current
         });
-        settle(&self.state, name_of(&entry.key));
+        settle(&self.state, keys::name(&entry.key));
     }
 
     /// The names that other CRDs of the group have.
