@@ -12,7 +12,7 @@ use std::time::Instant;
 use api::selector::Selection;
 use api::{GroupVersion, Status, StatusCause, meta};
 use catalog::keys;
-use catalog::{CustomResourceVersion, Sent, ServedResource, StoredObject, Subresource, Working};
+use catalog::{CustomResourceVersion, Sent, ServedResource, Shapes, StoredObject, Subresource, Working};
 use crd::{CrdConversion, DefaultsAllowance};
 use runtime::truncate_remote::MAX_OBJECTS;
 use storage::StoredEntry;
@@ -22,6 +22,49 @@ pub use webhook::{ConversionWebhookClients, TIMEOUT};
 
 use crate::call::HandlerResponse;
 use crate::state::State;
+
+/// The limits and errors of all conversions for one list, which may be converted in parts.
+pub struct ListConversion {
+    defaults: DefaultsAllowance,
+    /// Bytes that all objects together may still have after conversion.
+    room: usize,
+    /// Objects that cannot be converted.
+    causes: Vec<StatusCause>,
+    /// When objects of a failed batch are no longer tried one by one.
+    retry_until: Instant,
+}
+
+impl ListConversion {
+    /// For a list of these entries.
+    pub fn new(entries: &[Arc<StoredEntry>]) -> Self {
+        let stored = entries.iter().map(|entry| entry.body.len()).sum::<usize>();
+        ListConversion {
+            defaults: DefaultsAllowance::for_list(),
+            room: stored.saturating_add(MAX_OBJECTS),
+            causes: Vec::new(),
+            retry_until: Instant::now() + TIMEOUT,
+        }
+    }
+
+    /// True if some objects could not be converted, so that the list cannot be answered.
+    pub fn has_failed(&self) -> bool {
+        !self.causes.is_empty()
+    }
+
+    /// Fails if some objects could not be converted.
+    pub fn finish(self, resource: &ServedResource) -> Result<(), Status> {
+        if self.causes.is_empty() {
+            return Ok(());
+        }
+        Err(Status::unreadable(&resource.resource, self.causes))
+    }
+
+    fn deduct(&mut self, objects: &[Working]) {
+        for object in objects {
+            self.room = self.room.saturating_sub(object.size_up_to(self.room));
+        }
+    }
+}
 
 #[derive(Clone, Copy)]
 pub struct Converter<'a> {
@@ -39,89 +82,118 @@ impl State {
 impl Converter<'_> {
     /// Reads the object of an entry, converted to the version of the request if necessary.
     pub async fn load(&self, entry: &StoredEntry) -> Result<Working, Status> {
-        let Some(custom) = self.resource.as_custom() else { return self.resource.load_built_in(entry) };
-        let stored = StoredObject::read(entry)?;
-        if !self.resource.must_convert(entry) {
-            return Ok(Working::of_converted(stored.into_value()));
+        if let Some(object) = self.resource.shapes().load_current(entry)? {
+            return Ok(object);
         }
-        self.current_one(custom, stored).await.map_err(|status| undecodable(entry, &status))
+        let custom = self.resource.as_custom().ok_or_else(no_result)?;
+        self.current_one(custom, StoredObject::read(entry)?)
+            .await
+            .map_err(|status| undecodable(entry, &status))
     }
 
     /// Reads the objects of entries. Those that need the webhook are converted in one call.
     pub async fn load_all(&self, entries: &[Arc<StoredEntry>]) -> Result<Vec<Working>, Status> {
+        let mut list = ListConversion::new(entries);
+        let objects = self.load_part(entries, &mut list).await?;
+        list.finish(self.resource)?;
+        Ok(objects)
+    }
+
+    /// Reads a part of a list. Those objects that need the webhook are converted in one call. If some cannot be converted, they are added to
+    /// the errors of the list.
+    async fn load_part(
+        &self,
+        entries: &[Arc<StoredEntry>],
+        list: &mut ListConversion,
+    ) -> Result<Vec<Working>, Status> {
+        let shapes = self.resource.shapes();
         let Some(custom) = self.resource.as_custom() else {
-            return entries.iter().map(|entry| self.resource.load_built_in(entry)).collect();
+            return entries.iter().map(|entry| shapes.load_built_in(entry)).collect();
         };
-        let stored = entries.iter().map(|entry| StoredObject::read(entry)).collect::<Result<Vec<_>, _>>()?;
         if !entries.iter().any(|entry| self.resource.must_convert(entry)) {
-            return Ok(stored.into_iter().map(|object| Working::of_converted(object.into_value())).collect());
+            let current = entries.iter().map(|entry| shapes.load_current(entry).transpose());
+            if let Some(current) = current.collect::<Option<Result<Vec<_>, _>>>() {
+                return current;
+            }
         }
-        let until = Instant::now() + TIMEOUT;
-        match self.current(custom, stored).await {
+        let stored = entries.iter().map(|entry| StoredObject::read(entry)).collect::<Result<Vec<_>, _>>()?;
+        match self.current(custom, stored, &mut list.defaults).await {
+            Ok(current) if matches!(custom.crd.conversion, CrdConversion::Webhook(_)) => {
+                list.deduct(&current);
+                if list.room == 0 { Err(inflated()) } else { Ok(current) }
+            }
             Ok(current) => Ok(current),
-            Err(status) => self.retry_one_by_one(custom, entries, until, status).await,
+            Err(status) => self.retry_one_by_one(custom, entries, list, status).await,
         }
     }
 
     /// Reads the objects of entries in the shape that clients read.
     pub async fn show_all(&self, entries: &[Arc<StoredEntry>]) -> Result<Vec<Sent>, Status> {
         let objects = self.load_all(entries).await?;
-        Ok(objects.into_iter().map(|object| self.resource.to_sent(object)).collect())
+        Ok(objects.into_iter().map(|object| self.resource.shapes().to_sent(object)).collect())
+    }
+
+    /// Like [`Converter::show_all`], for a part of a list. The result is incomplete if [`ListConversion::has_failed`].
+    pub async fn show_part(
+        &self,
+        entries: &[Arc<StoredEntry>],
+        list: &mut ListConversion,
+    ) -> Result<Vec<Sent>, Status> {
+        let objects = self.load_part(entries, list).await?;
+        Ok(objects.into_iter().map(|object| self.resource.shapes().to_sent(object)).collect())
     }
 
     /// Retries a failed batch one object at a time, to name every object that cannot be converted. It fails with `together`, the error of the
-    /// batch, after `until`, or when the webhook has added more bytes to the objects than a single answer may have.
+    /// batch, after the time limit of the list, or when the webhook has added more bytes to the objects than a single answer may have.
     async fn retry_one_by_one(
         &self,
         custom: &CustomResourceVersion,
         entries: &[Arc<StoredEntry>],
-        until: Instant,
+        list: &mut ListConversion,
         together: Status,
     ) -> Result<Vec<Working>, Status> {
         let mut converted = Vec::with_capacity(entries.len());
-        let mut causes: Vec<StatusCause> = Vec::new();
-        let mut room =
-            entries.iter().map(|entry| entry.body.len()).sum::<usize>().saturating_add(MAX_OBJECTS);
         for entry in entries {
-            if Instant::now() >= until || room == 0 {
+            if Instant::now() >= list.retry_until || list.room == 0 {
                 return Err(together);
             }
             match self.current_one(custom, StoredObject::read(entry)?).await {
                 Ok(object) => {
-                    room = room.saturating_sub(object.size_up_to(room));
+                    list.deduct(std::slice::from_ref(&object));
                     converted.push(object);
                 }
-                Err(_) if causes.len() == MAX_UNREADABLE => {
+                Err(_) if list.causes.len() == MAX_UNREADABLE => {
                     let message = "too many errors, the list is truncated".to_owned();
-                    causes.push(StatusCause {
+                    list.causes.push(StatusCause {
                         reason: "FieldValueTooMany".into(),
                         message,
                         ..StatusCause::default()
                     });
-                    break;
+                    return Err(Status::unreadable(
+                        &self.resource.resource,
+                        std::mem::take(&mut list.causes),
+                    ));
                 }
                 Err(status) => {
                     let field = entry.key.to_string();
                     let message = corrupt(&field, entry.revision, &status);
-                    causes.push(StatusCause { reason: "UnexpectedServerResponse".into(), message, field });
+                    let reason = "UnexpectedServerResponse".into();
+                    list.causes.push(StatusCause { reason, message, field });
                 }
             }
         }
-        if causes.is_empty() {
-            Ok(converted)
-        } else {
-            Err(Status::unreadable(&self.resource.resource, causes))
-        }
+        Ok(converted)
     }
 
-    /// The object as clients would read it after storing: conversion to the storage version and back may change it.
-    pub async fn reread(&self, object: Working) -> Result<Working, Status> {
-        let Some(custom) = self.resource.as_custom() else { return Ok(object) };
-        let stored = self.to_storage(&object).await?;
-        if self.resource.is_stored_version() {
-            return Ok(Working::of_converted(stored.into_value()));
+    /// An object that was converted for the store, as clients would read it: conversion to the storage version and back may change it.
+    pub async fn reread(&self, stored: StoredObject) -> Result<Working, Status> {
+        match self.resource.shapes().reread(stored) {
+            Ok(object) => Ok(object),
+            Err(stored) => {
+                let custom = self.resource.as_custom().ok_or_else(no_result)?;
+                self.current_one(custom, stored).await
+            }
         }
-        self.current_one(custom, stored).await
     }
 
     /// Evaluates a selection on entries. Those that need the webhook are converted in one call.
@@ -153,18 +225,18 @@ impl Converter<'_> {
         &self,
         custom: &CustomResourceVersion,
         stored: Vec<StoredObject>,
+        defaults: &mut DefaultsAllowance,
     ) -> Result<Vec<Working>, Status> {
-        let mut room = DefaultsAllowance::for_list();
         let mut objects: Vec<Value> = stored.into_iter().map(StoredObject::into_value).collect();
         for object in &mut objects {
             let version = meta::gvk(object).version;
             // The fallback is not expected: a version is removed from a CRD only after no object is stored in it.
             let stored = custom.crd.version(&version).unwrap_or(&custom.stored);
-            stored.compiled().refresh(object, &mut room);
+            stored.compiled().refresh(object, defaults);
         }
         let objects =
             convert_and_prune(self.state, custom, objects, &self.resource.gvk.group_version()).await?;
-        Ok(objects.into_iter().map(Working::of_converted).collect())
+        objects.into_iter().map(|object| self.resource.shapes().of_converted(object)).collect()
     }
 
     async fn current_one(
@@ -172,41 +244,70 @@ impl Converter<'_> {
         custom: &CustomResourceVersion,
         stored: StoredObject,
     ) -> Result<Working, Status> {
-        self.current(custom, vec![stored]).await?.pop().ok_or_else(no_result)
+        let mut defaults = DefaultsAllowance::for_list();
+        self.current(custom, vec![stored], &mut defaults).await?.pop().ok_or_else(no_result)
     }
 
-    /// Converts a custom resource from any of its versions, or a built-in resource from its storage version, to the version of the request.
-    pub async fn convert_from(&self, object: Value) -> Result<Sent, Status> {
-        let Some(custom) = self.resource.as_custom() else {
-            return Ok(self.resource.to_sent(Working::of_built_in(object)));
-        };
-        let wanted = self.resource.gvk.group_version();
-        let mut objects = convert_and_prune(self.state, custom, vec![object], &wanted).await?;
-        objects.pop().map(Sent::new).ok_or_else(no_result)
-    }
-
-    /// Converts a custom resource to another of its versions without pruning fields that are unknown there.
-    pub async fn convert_to(&self, object: Value, version: &GroupVersion) -> Result<Value, Status> {
+    /// Converts a custom resource from the version that it names to the version of the request. A built-in resource is returned unchanged.
+    pub async fn convert_from(&self, object: Sent) -> Result<Sent, Status> {
         let Some(custom) = self.resource.as_custom() else { return Ok(object) };
-        let mut objects = convert(self.state, custom, vec![object], version).await?;
-        objects.pop().ok_or_else(no_result)
+        let wanted = self.resource.gvk.group_version();
+        let objects = convert_and_prune(self.state, custom, vec![object.into_value()], &wanted).await?;
+        self.only_one(objects)
+    }
+
+    /// Converts a custom resource to another of its versions without pruning fields that are unknown there. A built-in resource is returned
+    /// unchanged.
+    pub async fn convert_to(&self, object: Sent, version: &GroupVersion) -> Result<Sent, Status> {
+        let Some(custom) = self.resource.as_custom() else { return Ok(object) };
+        self.only_one(convert(self.state, custom, vec![object.into_value()], version).await?)
+    }
+
+    fn only_one(&self, mut converted: Vec<Value>) -> Result<Sent, Status> {
+        converted
+            .pop()
+            .and_then(|object| self.resource.shapes().in_named_version(object))
+            .ok_or_else(no_result)
     }
 
     /// Converts an object to its storage version.
     pub async fn to_storage(&self, object: &Working) -> Result<StoredObject, Status> {
         let Some(custom) = self.resource.as_custom() else {
-            return self.resource.to_stored_built_in(object).ok_or_else(no_result);
+            return self.resource.shapes().to_stored_built_in(object).ok_or_else(no_result);
         };
-        let mut object = Value::clone(object);
-        if !self.resource.is_stored_version() {
-            let wanted = self.resource.stored.group_version();
-            let mut objects = convert_and_prune(self.state, custom, vec![object], &wanted).await?;
-            object = objects.pop().ok_or_else(no_result)?;
+        let object = self.in_stored_version(custom, object).await?;
+        Shapes::to_stored_custom(custom, object)
+    }
+
+    async fn in_stored_version(
+        &self,
+        custom: &CustomResourceVersion,
+        object: &Working,
+    ) -> Result<Value, Status> {
+        let object = Value::clone(object);
+        if self.resource.is_stored_version() {
+            return Ok(object);
         }
-        // Add the defaults of the storage version and drop nulls of fields that are not nullable, also after an apply or a scale, so that
-        // the stored bytes can be sent unchanged.
-        custom.stored.compiled().drop_nulls_and_default(&mut object).map_err(Status::too_large)?;
-        Ok(StoredObject::of_converted(object))
+        let wanted = self.resource.stored.group_version();
+        let mut objects = convert_and_prune(self.state, custom, vec![object], &wanted).await?;
+        objects.pop().ok_or_else(no_result)
+    }
+
+    /// The stored form of a custom resource in a version other than the storage version, if the storage version has defaults, and whether
+    /// they have changed it; `None` otherwise.
+    pub async fn with_stored_defaults(
+        &self,
+        object: &Working,
+    ) -> Result<Option<(StoredObject, bool)>, Status> {
+        let Some(custom) = self.resource.as_custom() else { return Ok(None) };
+        let compiled = custom.stored.compiled();
+        if self.resource.is_stored_version() || !compiled.has_defaults() {
+            return Ok(None);
+        }
+        let converted = self.in_stored_version(custom, object).await?;
+        let stored = Shapes::to_stored_custom(custom, converted.clone())?;
+        let is_changed = *stored != converted;
+        Ok(Some((stored, is_changed)))
     }
 
     /// The answer for an entry through a subresource.
@@ -223,11 +324,12 @@ impl Converter<'_> {
                 Ok(HandlerResponse::Object(code, crd::scale::get(paths, &object)?))
             }
             (Subresource::Scale, None) => {
-                let scale = self.resource.view(subresource, &self.resource.load_built_in(&entry)?)?;
+                let shapes = self.resource.shapes();
+                let scale = shapes.view(subresource, &shapes.load_built_in(&entry)?)?;
                 Ok(HandlerResponse::Object(code, scale.into_value()))
             }
             (_, Some(_)) if self.resource.must_convert(&entry) => {
-                let object = self.resource.to_sent(self.load(&entry).await?);
+                let object = self.resource.shapes().to_sent(self.load(&entry).await?);
                 Ok(HandlerResponse::Object(code, object.into_value()))
             }
             _ => Ok(HandlerResponse::Entry(code, entry)),
@@ -237,6 +339,10 @@ impl Converter<'_> {
 
 fn no_result() -> Status {
     Status::internal("the conversion of an object returned no result")
+}
+
+fn inflated() -> Status {
+    Status::internal("the conversion webhook makes the objects of the list too large")
 }
 
 /// Upper limit of objects that the error of a list names as unreadable.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use conformance::server::free_port;
-use conformance::{Client, Hook, HookReply, HookRequest, Server, accepts, eventually, rejects};
+use conformance::{Client, Hook, HookReply, HookRequest, Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -449,6 +449,44 @@ async fn a_list_error_names_every_object_that_failed_to_convert() {
     let status = rejects(client.get(V2).await, 500, "StorageReadError").unwrap();
     assert_eq!(status["details"]["causes"].as_array().map(Vec::len), Some(1));
     assert!(accepts(client.get(&format!("{V2}/a")).await).is_ok());
+}
+
+/// Policies are evaluated on the object as it is stored, if the storage version has defaults.
+#[tokio::test]
+async fn the_conversion_that_admission_has_seen_is_stored() {
+    let world = ConversionSetup::start().await;
+    let client = &world.client;
+    let path = format!("{CRDS}/hosts.convert.example.com");
+    let mut crd = accepts(client.get(&path).await).unwrap();
+    let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema["properties"]["spec"]["properties"]["note"]["default"] = json!("by default");
+    accepts(client.json(Method::PUT, &path, &crd).await).unwrap();
+    let calls = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&calls);
+    world.replies(move |asked, mut objects| {
+        if asked.body["request"]["desiredAPIVersion"] == "convert.example.com/v1" {
+            let mut calls = counted.lock().unwrap();
+            *calls += 1;
+            for object in &mut objects {
+                object["spec"]["hostPort"] = json!(format!("call{calls}:80"));
+            }
+        }
+        answer(asked, objects)
+    });
+    let body = v2("c", "one.example", "80");
+    eventually(PATIENCE, async || {
+        let dry = accepts(client.post(&format!("{V2}?dryRun=All"), &body).await)?;
+        if dry["spec"]["note"] == "by default" { Ok(()) } else { Err(Problem::new(dry.to_string())) }
+    })
+    .await
+    .unwrap();
+    *calls.lock().unwrap() = 0;
+    let dry = accepts(client.post(&format!("{V2}?dryRun=All"), &body).await).unwrap();
+    assert_eq!((dry["spec"]["host"].as_str(), *calls.lock().unwrap()), (Some("call1"), 1));
+    let made = accepts(client.post(V2, &body).await).unwrap();
+    assert_eq!((made["spec"]["host"].as_str(), *calls.lock().unwrap()), (Some("call2"), 2));
+    let stored = accepts(client.get(&format!("{V1}/c")).await).unwrap();
+    assert_eq!(stored["spec"], json!({"hostPort": "call2:80", "note": "by default"}));
 }
 
 #[tokio::test]

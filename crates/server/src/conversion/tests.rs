@@ -5,8 +5,9 @@ use api::Status;
 use authn::InternalIdentity;
 use value::json;
 
+use super::ListConversion;
 use crate::Ephemeral;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 
 const CRD: &str = r#"{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Cluster",
     "names":{"plural":"things","kind":"Thing"},"versions":[
@@ -17,7 +18,7 @@ const CRD: &str = r#"{"metadata":{"name":"things.example.com"},"spec":{"group":"
 async fn a_failed_batch_conversion_is_retried_per_object_until_the_deadline() {
     let server = Ephemeral::start().await.unwrap();
     let state = Arc::clone(server.running.state());
-    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let parse = |text: &str| json::parse(text.as_bytes()).unwrap();
     client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &parse(CRD)).await.unwrap();
     let thing = parse(r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a"}}"#);
@@ -31,14 +32,14 @@ async fn a_failed_batch_conversion_is_retried_per_object_until_the_deadline() {
     let entries: Vec<_> = state.storage.store.snapshot(&kind.scope("")).entries.iter().cloned().collect();
     let together = Status::internal("all at once they cannot be converted");
 
-    let later = Instant::now() + Duration::from_mins(1);
-    let shown =
-        state.converter(&kind).retry_one_by_one(custom, &entries, later, together.clone()).await.unwrap();
+    let converter = state.converter(&kind);
+    let mut list = ListConversion::new(&entries);
+    let shown = converter.retry_one_by_one(custom, &entries, &mut list, together.clone()).await.unwrap();
     assert_eq!(shown.first().and_then(|thing| thing.str_at(&["apiVersion"])), Some("example.com/v2"));
 
-    let over = Instant::now();
+    list.retry_until = Instant::now();
     let refused =
-        state.converter(&kind).retry_one_by_one(custom, &entries, over, together.clone()).await.unwrap_err();
+        converter.retry_one_by_one(custom, &entries, &mut list, together.clone()).await.unwrap_err();
     assert_eq!(refused.message(), together.message());
     server.running.stop().await;
 }

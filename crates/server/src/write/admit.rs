@@ -5,16 +5,18 @@ use std::sync::Arc;
 use admission::Operation;
 use api::{FieldError, FieldErrors, Status, meta};
 use catalog::unreadable::Concern;
-use catalog::{Subresource, Working};
+use catalog::{StoredObject, Subresource, Working};
 use crd::ValidationFindings;
 use kinds::strategy;
 use storage::{Expect, StoredEntry};
-use value::{Budget, Path, Value};
+use value::{Budget, Path, Value, text};
 
+use super::admitted_namespace::AdmittedNamespace;
 use super::metadata::{copy_meta, remove_server_metadata, set_namespace};
 use super::{Admitted, AdmittedDelete, Mutated, OPTIMISTIC_LOCK, WriteContext};
 use crate::addresses::AddressClaims;
 use crate::admission::param_access;
+use crate::aggregation::check_service;
 use crate::call::Call;
 use crate::device_access;
 use crate::ownership;
@@ -31,28 +33,34 @@ impl WriteContext<'_> {
         meta::set(&mut object, "creationTimestamp", api::time::Timestamp::from_seconds(call.now).time());
         let base = meta::text(&object, "generateName").to_owned();
         if meta::name(&object).is_empty() && !base.is_empty() {
-            let base: String = base.chars().take(runtime::random::MAX_BASE).collect();
+            let base = text::first_chars(&base, runtime::random::MAX_BASE);
             meta::set(&mut object, "name", format!("{base}{}", runtime::random::suffix()));
         }
-        let held = self.allocate(&mut object, None).await?;
+        let namespace = AdmittedNamespace::of_new(self, call, &object);
+        let address_claims = self.allocate(&mut object, None).await?;
         match self.complete_create(call, object).await {
-            Ok(object) => {
+            Ok((object, stored)) => {
                 let key = self.kind.key(&call.info.namespace, meta::name(&object)).into();
-                Ok(Admitted { key, object, expect: Expect::Absent, held })
+                Ok(Admitted { key, object, stored, expect: Expect::Absent, address_claims, namespace })
             }
-            Err(status) => Err(revert(held, status).await),
+            Err(status) => Err(revert(address_claims, status).await),
         }
     }
 
     /// The part of [`WriteContext::admit_create`] after the allocation of service addresses.
-    async fn complete_create(&self, call: &mut Call, mut object: Working) -> Result<Working, Status> {
-        self.kind.prepare_create(&mut object, &self.state.strategy_context(call));
+    async fn complete_create(
+        &self,
+        call: &mut Call,
+        mut object: Working,
+    ) -> Result<(Working, Option<StoredObject>), Status> {
+        let context = self.state.strategy_context(call);
+        call.effort.run(|| self.kind.write_rules().prepare_create(&mut object, &context))?;
         device_access::drop_admin(self.state, self.kind, &mut object, None);
         let mut context = self.state.validation_context(call.now);
         context.version = call.info.version.clone();
         let validate = |budget: &Budget| {
             context.budget = budget.clone();
-            self.kind.validate_create(&object, &context)
+            self.kind.write_rules().validate_create(&object, &context)
         };
         let ValidationFindings { mut errors, warnings, warnings_if_valid } =
             call.effort.spend(validate).await;
@@ -70,6 +78,7 @@ impl WriteContext<'_> {
         let name = meta::name(&object).to_owned();
         if errors.is_empty() {
             errors.extend(self.check_params(call, &object, None).await);
+            errors.extend(check_service(self.state.apis.catalog.served(), self.kind, &object, None));
         }
         let mut all = device_access::check_admin(self.state, call, self.kind, &object, None).await?;
         if !all.is_empty() && !self.dry_run {
@@ -81,12 +90,14 @@ impl WriteContext<'_> {
             call.warn(warning);
         }
         strategy::canonicalize(self.kind.strategy(), &mut object);
-        self.run_validating(call, Operation::Create, &name, Some(&object), None).await?;
+        let stored = self.with_stored_defaults(&object).await?;
+        let seen = changed(stored.as_ref()).unwrap_or(&object);
+        self.run_validating(call, Operation::Create, &name, Some(seen), None).await?;
         // kube-apiserver makes this check in its storage layer, which skips it for dry runs and for updates that create.
         if call.info.verb == "create" && !self.dry_run && !meta::resource_version(&object).is_empty() {
             return Err(Status::plain("resourceVersion should not be set on objects to be created"));
         }
-        Ok(object)
+        Ok((object, stored.map(|(stored, _)| stored)))
     }
 
     /// Turns a mutated object into the successor of `old`: copies server-owned metadata, validates the object and runs validating
@@ -100,15 +111,15 @@ impl WriteContext<'_> {
     ) -> Result<Admitted, Status> {
         let Mutated { mut object } = mutated;
         let name = call.info.name.clone();
-        self.kind.normalise(&mut object);
+        self.kind.shapes().normalize(&mut object);
         self.check_revision(&mut object, old, &name)?;
-        let held = self.allocate(&mut object, Some(old_object)).await?;
+        let address_claims = self.allocate(&mut object, Some(old_object)).await?;
         match self.complete_update(call, object, old_object).await {
-            Ok(object) => {
+            Ok((object, stored)) => {
                 let (key, expect) = (Arc::clone(&old.key), Expect::Revision(old.revision));
-                Ok(Admitted { key, object, expect, held })
+                Ok(Admitted { key, object, stored, expect, address_claims, namespace: None })
             }
-            Err(status) => Err(revert(held, status).await),
+            Err(status) => Err(revert(address_claims, status).await),
         }
     }
 
@@ -118,16 +129,18 @@ impl WriteContext<'_> {
         call: &mut Call,
         mut object: Working,
         old_object: &Working,
-    ) -> Result<Working, Status> {
+    ) -> Result<(Working, Option<StoredObject>), Status> {
         let name = call.info.name.clone();
         // Strategies and validation compare the new object with the stored one, so remove from both the fields that are written even when
         // empty.
         let mut before = old_object.clone();
-        self.kind.normalise(&mut before);
+        self.kind.shapes().normalize(&mut before);
         let before = &before;
         copy_meta(&mut object, old_object, "generation");
         let context = self.state.strategy_context(call);
-        self.kind.prepare_update(self.subresource, &mut object, before, &context);
+        call.effort.run(|| {
+            self.kind.write_rules().prepare_update(self.subresource, &mut object, before, &context);
+        })?;
         device_access::drop_admin(self.state, self.kind, &mut object, Some(before));
         if meta::uid(&object).is_empty() {
             copy_meta(&mut object, old_object, "uid");
@@ -150,7 +163,7 @@ impl WriteContext<'_> {
         }
         let validate = |budget: &Budget| {
             context.budget = budget.clone();
-            self.kind.validate_update(self.subresource, &object, before, &context)
+            self.kind.write_rules().validate_update(self.subresource, &object, before, &context)
         };
         let found = call.effort.spend(validate).await;
         call.effort.check()?;
@@ -160,6 +173,7 @@ impl WriteContext<'_> {
         errors.extend(found.errors);
         if errors.is_empty() && self.subresource == Subresource::None {
             errors.extend(self.check_params(call, &object, Some(before)).await);
+            errors.extend(check_service(self.state.apis.catalog.served(), self.kind, &object, Some(before)));
         }
         if errors.is_empty() && self.subresource == Subresource::Status {
             errors.extend(signer_access::check_status(self.state, call, self.kind, &object, before).await);
@@ -172,14 +186,22 @@ impl WriteContext<'_> {
         ownership::drop_times(&mut object, before);
         if self.subresource == Subresource::Scale {
             let (new, old) = (
-                self.kind.view(Subresource::Scale, &object)?,
-                self.kind.view(Subresource::Scale, old_object)?,
+                self.kind.shapes().view(Subresource::Scale, &object)?,
+                self.kind.shapes().view(Subresource::Scale, old_object)?,
             );
             self.run_validating(call, Operation::Update, &name, Some(&new), Some(&old)).await?;
-        } else {
-            self.run_validating(call, Operation::Update, &name, Some(&object), Some(before)).await?;
+            return Ok((object, None));
         }
-        Ok(object)
+        let stored = self.with_stored_defaults(&object).await?;
+        let seen = changed(stored.as_ref()).unwrap_or(&object);
+        self.run_validating(call, Operation::Update, &name, Some(seen), Some(before)).await?;
+        Ok((object, stored.map(|(stored, _)| stored)))
+    }
+
+    /// The form in which a custom resource is stored, and whether defaults of the storage version have changed it: validating admission
+    /// must see what is stored and what clients read, and converts it to the versions that policies and webhooks match.
+    async fn with_stored_defaults(&self, object: &Working) -> Result<Option<(StoredObject, bool)>, Status> {
+        self.state.converter(self.kind).with_stored_defaults(object).await
     }
 
     /// Requires that a client that writes an admission policy or a binding can read its parameter objects.
@@ -201,7 +223,7 @@ impl WriteContext<'_> {
             })?,
         };
         if sent_revision == 0 {
-            if !self.kind.allows_unconditional_update() {
+            if !self.kind.write_rules().allows_unconditional_update() {
                 let kind = api::GroupKind::new(
                     self.kind.resource.group.clone(),
                     self.kind.resource.resource.clone(),
@@ -245,10 +267,15 @@ impl WriteContext<'_> {
     }
 }
 
+/// The stored form of an object if defaults have changed it.
+fn changed(stored: Option<&(StoredObject, bool)>) -> Option<&Value> {
+    stored.filter(|(_, is_changed)| *is_changed).map(|(stored, _)| &**stored)
+}
+
 /// Releases what was allocated for a Service that is refused.
-async fn revert(held: Option<AddressClaims>, status: Status) -> Status {
-    if let Some(held) = held {
-        held.revert().await;
+async fn revert(address_claims: Option<AddressClaims>, status: Status) -> Status {
+    if let Some(address_claims) = address_claims {
+        address_claims.revert().await;
     }
     status
 }

@@ -55,6 +55,31 @@
 //!     context.store(call, mutated, None).await
 //! }
 //! ```
+//!
+//! Data of the servers that is no object of the API is written without admission, but only at its own keys:
+//!
+//! ```
+//! use catalog::keys::ServerKey;
+//! async fn put(store: &storage::Store, record: storage::Record) {
+//!     let key = ServerKey::node_ports();
+//!     let _ = server::write::put_server_data(store, &key, storage::Expect::Any, record, None).await;
+//! }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! async fn put(store: &storage::Store, record: storage::Record) {
+//!     let key = "/registry/pods/default/web";
+//!     let _ = server::write::put_server_data(store, key, storage::Expect::Any, record, None).await;
+//! }
+//! ```
+//!
+//! ```compile_fail,E0603
+//! let key = catalog::keys::ServerKey("/registry/pods/default/web".into());
+//! ```
+//!
+//! ```compile_fail,E0624
+//! let key = catalog::keys::ServerKey::new("/registry/pods/default/web");
+//! ```
 
 #[cfg(test)]
 mod tests;
@@ -62,13 +87,14 @@ mod tests;
 use std::sync::Arc;
 
 use api::meta;
-use catalog::{ServedResource, Working};
+use catalog::{ServedResource, StoredObject, Working};
 use storage::{Expect, StoredEntry};
 use value::Str;
 
 #[cfg(doc)]
 use super::WriteContext;
 use super::WriteOutcome;
+use super::admitted_namespace::AdmittedNamespace;
 use crate::addresses::AddressClaims;
 
 /// An object after mutating admission, not yet validated.
@@ -83,9 +109,14 @@ pub struct Admitted {
     /// The storage key that the object was admitted for.
     pub(super) key: Arc<str>,
     pub(super) object: Working,
+    /// The form of `object` to store, if it was already converted for validating admission. A conversion webhook may answer differently the
+    /// next time, and policies have seen this.
+    pub(super) stored: Option<StoredObject>,
     pub(super) expect: Expect,
     /// Addresses and ports allocated to a Service; released on drop unless the object is stored.
-    pub(super) held: Option<AddressClaims>,
+    pub(super) address_claims: Option<AddressClaims>,
+    /// The namespace of a new object, which must still accept it when it is stored.
+    pub(super) namespace: Option<AdmittedNamespace>,
 }
 
 impl Admitted {

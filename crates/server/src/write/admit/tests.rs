@@ -3,14 +3,14 @@ use std::time::{Duration, Instant};
 
 use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
+use heavy_lane::Effort;
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{HeaderMap, HeaderValue, Method};
 use value::{Value, json, write};
 
 use crate::Ephemeral;
 use crate::call::RequestBody;
-use crate::client::Client;
-use crate::heavy::Effort;
+use crate::client::LoopbackClient;
 use crate::pipeline::{self, InternalRequest};
 use crate::state::State;
 
@@ -38,7 +38,7 @@ fn widget(new: i64, finalizers: &str) -> Value {
 }
 
 /// Replaces the widget; returns the status code and the warnings.
-async fn put(state: &Arc<State>, client: &Client, mut widget: Value) -> (u16, Vec<String>) {
+async fn put(state: &Arc<State>, client: &LoopbackClient, mut widget: Value) -> (u16, Vec<String>) {
     let path = format!("{WIDGETS}/w");
     let stored = client.get(&path).await.unwrap();
     api::meta::set(&mut widget, "resourceVersion", api::meta::resource_version(&stored));
@@ -62,7 +62,7 @@ async fn put(state: &Arc<State>, client: &Client, mut widget: Value) -> (u16, Ve
 async fn an_update_that_breaks_a_rule_still_warns_of_unchanged_violations() {
     let server = Ephemeral::start().await.unwrap();
     let state = server.running.state();
-    let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(state), InternalIdentity::ApiServer);
     client.create(CRDS, &crd("true")).await.unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     while client.create(WIDGETS, &widget(1, "")).await.is_err() {
