@@ -11,6 +11,7 @@ pub(crate) mod forward;
 mod metrics;
 mod openapi;
 pub(crate) mod register;
+mod reserved;
 mod service;
 mod supervise;
 #[cfg(test)]
@@ -21,12 +22,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::documents::discovery::Registration;
 use arc_swap::{ArcSwap, ArcSwapOption};
+use kinds::table::Served;
 use storage::Store;
 use tokio::sync::watch;
+use tracing::warn;
 use value::{Str, Value};
 
 use crate::config::{ConfigError, Redirects};
-use crate::informer::{InformerProgress, Notes, start_informer};
+use crate::informer::{InformerProgress, UnreadableConcern, start_informer};
 use crate::state::State;
 
 use catalog::keys;
@@ -34,6 +37,7 @@ use catalog::unreadable::{Concern, Unreadable};
 use documents::Documents;
 use metrics::AvailabilityMetrics;
 use outbound::{Forward, ServerTrust};
+pub(crate) use reserved::check_service;
 use runtime::MetricRegistry;
 pub(crate) use service::{ApiService, Remote};
 use transport::pki;
@@ -61,13 +65,17 @@ struct Registry {
     documents: Documents,
     metrics: AvailabilityMetrics,
     redirects: Redirects,
+    /// The built-in group versions, which no APIService can give to another server.
+    served: Served,
+    /// Marks the requests that this process proxies: see [`forward::HOP`].
+    hop: String,
 }
 
 /// One immutable snapshot of all APIServices.
 #[derive(Clone, Default)]
 struct ApiServices {
     all: BTreeMap<Str, Arc<ApiService>>,
-    /// Those that aggregated API servers serve, by group, then version. Derived from `all`.
+    /// The APIServices of aggregated API servers, by group, then version. Derived from `all`.
     remote: BTreeMap<Str, BTreeMap<Str, Arc<ApiService>>>,
 }
 
@@ -78,6 +86,7 @@ impl ApiAggregation {
         unreadable: &Arc<Unreadable>,
         identity: Option<&pki::TlsIdentity>,
         redirects: Redirects,
+        served: &Served,
         metrics: &MetricRegistry,
     ) -> Result<Self, ConfigError> {
         let identity = identity.map(|identity| outbound::ClientIdentity {
@@ -95,9 +104,11 @@ impl ApiAggregation {
             documents: Documents::default(),
             metrics: AvailabilityMetrics::new(metrics).map_err(ConfigError::other)?,
             redirects,
+            served: served.clone(),
+            hop: runtime::random::uid().as_str().to_owned(),
         });
         let informed = Arc::clone(&registry);
-        let notes = Notes::of(unreadable, Concern::Registration);
+        let notes = UnreadableConcern::of(unreadable, Concern::Registration);
         let followed =
             start_informer(store, keys::API_SERVICES, notes, move |old, new| informed.apply(old, new));
         Ok(ApiAggregation { registry, followed })
@@ -120,7 +131,10 @@ impl ApiAggregation {
             None => {
                 // A group's OpenAPI v3 document is proxied only if an aggregated API server of that group publishes it.
                 let below = path.strip_prefix("/openapi/v3/apis/")?;
-                let group = below.split_once('/').map_or(below, |(group, _)| group);
+                let (group, version) = below.split_once('/').unwrap_or((below, ""));
+                if self.registry.served.is_served(group, version) {
+                    return None;
+                }
                 let document = format!("apis/{below}");
                 let has = |service: &&Arc<ApiService>| {
                     self.documents_of(service).iter().any(|(path, _)| *path == document)
@@ -213,6 +227,13 @@ impl Registry {
                 services.all.get(api::meta::name(old)).cloned()
             });
             let mut service = ApiService::read(new);
+            service.ignore_service_if(|registration| reserved::is_reserved(&self.served, registration));
+            if service.ignores_service && before.as_ref().is_none_or(|before| !before.ignores_service) {
+                warn!(
+                    api_service = %service.name,
+                    "spec.service of an APIService is ignored, because this server serves its group version itself; remove spec.service"
+                );
+            }
             if let Some(remote) = &mut service.remote {
                 // Reuse the connection pool unless the endpoint or its trust settings changed, for example on status updates.
                 let former = before.as_ref().and_then(|before| before.remote.as_ref());

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use api::Status;
 use api::field::quote;
+use api::labels::SERVICE_NAME;
 use authn::{InternalIdentity, User};
 use catalog::encode;
 use catalog::keys;
 use crd::names;
-use http::{Method, Uri};
+use http::Uri;
 use storage::Store;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -22,7 +23,7 @@ use value::{Backoff, Str, Value};
 use super::service::AVAILABLE;
 use super::{ApiService, CORE, PATH, Remote, forward};
 use crate::admission::webhooks::resolve;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::state::State;
 
 /// Interval between checks after a successful one.
@@ -34,10 +35,6 @@ const LAST_RETRY: Duration = RESYNC;
 const ATTEMPTS: usize = 5;
 /// Time limit of each request until its response headers arrive.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The label that ties an EndpointSlice to its Service.
-pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The user in the front-proxy headers. It is in `system:masters`, so the server's own authorization cannot fail the check.
-const REQUEST_USER: &str = "system:kube-aggregator";
 
 /// Status, reason and message of the `Available` condition.
 #[derive(Debug, PartialEq)]
@@ -55,7 +52,7 @@ impl AvailableCondition {
 
 /// Updates the `Available` condition of a remote APIService until the APIService is deleted or becomes local.
 pub(super) async fn monitor(state: Arc<State>, name: Str, moved: Arc<Notify>) {
-    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
     loop {
         let Some(service) = state.apis.aggregation.registry.services.load().all.get(&name).cloned() else {
@@ -82,7 +79,7 @@ pub(super) async fn monitor(state: Arc<State>, name: Str, moved: Arc<Notify>) {
 
 /// Marks a local APIService as available.
 pub(super) async fn local(state: Arc<State>, name: Str) {
-    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let condition = AvailableCondition {
         status: "True",
         reason: "Local",
@@ -93,14 +90,24 @@ pub(super) async fn local(state: Arc<State>, name: Str) {
     }
 }
 
+/// Reports that the Service of an APIService is ignored.
+pub(super) async fn ignored(state: Arc<State>, name: Str) {
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let why = "this server serves the group version itself; spec.service is ignored and must be removed";
+    let condition = AvailableCondition::not("ServiceIgnored", why.to_owned());
+    if let Err(status) = write_condition(&state, &client, &name, &condition).await {
+        debug!(api_service = %name, error = %status, "cannot write the status of an APIService whose Service is ignored");
+    }
+}
+
 /// Writes the condition to the APIService's status if it changed.
 async fn write_condition(
     state: &State,
-    client: &Client,
+    client: &LoopbackClient,
     name: &str,
     condition: &AvailableCondition,
 ) -> Result<(), Status> {
-    let Some(entry) = state.storage.store.get(&format!("{}{name}", keys::API_SERVICES)) else {
+    let Some(entry) = state.storage.store.get(&keys::cluster_scoped(keys::API_SERVICES, name)) else {
         return Ok(());
     };
     let mut object = encode::tree(&entry)?;
@@ -169,7 +176,7 @@ async fn check_availability(state: &State, service: &ApiService, remote: &Remote
             return AvailableCondition::not("MissingEndpoints", message);
         }
     }
-    match ask(state, service, remote).await {
+    match probe(state, service, remote).await {
         Ok(()) => {
             AvailableCondition { status: "True", reason: "Passed", message: "all checks passed".to_owned() }
         }
@@ -199,23 +206,25 @@ pub(super) fn locate(store: &Store, remote: &Remote) -> Result<String, String> {
 }
 
 /// Sends [`ATTEMPTS`] discovery requests in parallel. Succeeds on the first 2xx response; otherwise returns the last error.
-async fn ask(state: &State, service: &ApiService, remote: &Remote) -> Result<(), String> {
+async fn probe(state: &State, service: &ApiService, remote: &Remote) -> Result<(), String> {
     let transport = (*remote.transport).as_ref().map_err(Clone::clone)?;
     let path = if service.name == CORE {
         "/api/v1".to_owned()
     } else {
         format!("/apis/{}/{}", service.registration.group, service.registration.version)
     };
-    let user = User::named(REQUEST_USER).in_groups([authn::names::MASTERS]);
+    // It is in `system:masters`, so the server's own authorization cannot fail the check.
+    let user = User::named(authn::names::AGGREGATOR).in_groups([authn::names::MASTERS]);
     let mut attempts: JoinSet<Result<(), String>> = JoinSet::new();
     for _ in 0..ATTEMPTS {
         let (transport, path, user) = (transport.clone(), path.clone(), user.clone());
         let host = locate(&state.storage.store, remote);
+        let (registry, name) = (Arc::clone(&state.apis.aggregation.registry), service.name.clone());
         attempts.spawn(async move {
             let url = format!("https://{}{path}", host?);
             let failing = |why: String| format!("failing or missing response from {url}: {why}");
             let uri: Uri = url.parse().map_err(|error| failing(format!("{error}")))?;
-            let request = forward::own_request(Method::GET, uri, &user).map_err(failing)?;
+            let request = forward::own_request(&registry, &name, uri, &user).map_err(failing)?;
             let asked = tokio::time::timeout(TIMEOUT, transport.send(request)).await;
             match asked {
                 Err(_) => Err(failing(format!(

@@ -17,16 +17,18 @@ use std::time::{Duration, Instant};
 use authn::User;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use runtime::LogLimit;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, warn};
+use transport::long_running::LongRunningRequest;
 
-use super::{ApiService, availability};
-use crate::body::{Body, ForwardedPart};
+use super::{ApiService, Registry, availability};
+use crate::body::{Body, EarlyEnd, ForwardedPart};
 use crate::call::{Call, IncomingBody, RequestBody, too_slow};
 use crate::config::Redirects;
 use crate::respond;
@@ -44,6 +46,11 @@ pub(super) use headers::{
 
 /// Time limit of discovery requests: clients query all groups, and one slow server would delay them.
 const DISCOVERY: Duration = Duration::from_secs(5);
+/// The header that marks a proxied request: each server that proxies it adds its own random value and the name of the APIService. A server
+/// refuses a request that it has already proxied for the same APIService, because this leads back to it. An aggregated server that passes
+/// on the headers of a request, and sends it here for another APIService, makes no loop. A client that sends the header can only have its
+/// own requests refused.
+pub(super) const HOP: &str = "x-portcullis-hop";
 /// How long past its deadline a request is aborted.
 const GRACE: Duration = Duration::from_secs(1);
 /// Body frames buffered between the aggregated API server and the client.
@@ -51,6 +58,18 @@ const PARTS: usize = 8;
 
 /// Proxies a request and streams the response back.
 pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiService) -> Response<Body> {
+    let Some(hop) = mark(&state.apis.aggregation.registry, &service.name) else { return unavailable() };
+    if call.headers.get_all(HOP).iter().any(|passed| *passed == hop) {
+        static LOG: LogLimit = LogLimit::with_burst(20);
+        if let Some(unlogged) = LOG.due() {
+            warn!(
+                api_service = %service.name,
+                unlogged,
+                "refusing a proxied request that came back to this server; spec.service of the APIService must not lead to it"
+            );
+        }
+        return plain(508, "loop detected: the APIService leads back to this server");
+    }
     let (transport, host) = match connect(state, service) {
         Ok(found) => found,
         Err(refused) => return *refused,
@@ -78,7 +97,17 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
     if let Err(why) = identify(request.headers_mut(), call.user()) {
         return unreachable(&why);
     }
-    let limits = AnswerLimits { deadline: call.deadline, payer: call.payer.clone() };
+    request.headers_mut().append(HOP, hop);
+    let running = if call.info.is_long_running() {
+        match call.begin_long_running(&state.serving) {
+            Ok(running) => running,
+            Err(status) => return respond::too_many_requests(&status),
+        }
+    } else {
+        None
+    };
+    let is_watch = call.info.verb == "watch";
+    let limits = AnswerLimits { deadline: call.deadline, payer: call.payer.clone(), running, is_watch };
     if upgrades {
         // An upgrade request is sent without a body, so a `Content-Length` would leave the server waiting.
         request.headers_mut().remove(CONTENT_LENGTH);
@@ -106,11 +135,15 @@ fn connect<'s>(state: &State, service: &'s ApiService) -> Result<(&'s Forward, S
     match availability::locate(&state.storage.store, remote) {
         Ok(host) => Ok((transport, host)),
         Err(why) => {
-            warn!(
-                api_service = %service.name,
-                error = why,
-                "cannot resolve the Service of an aggregated API server; check spec.service of its APIService"
-            );
+            static LOG: LogLimit = LogLimit::with_burst(20);
+            if let Some(unlogged) = LOG.due() {
+                warn!(
+                    api_service = %service.name,
+                    error = why,
+                    unlogged,
+                    "cannot resolve the Service of an aggregated API server; check spec.service of its APIService"
+                );
+            }
             Err(Box::new(unavailable()))
         }
     }
@@ -164,11 +197,13 @@ async fn answer_while_body_arrives(
     tokio::pin!(answer);
     call.seat.release();
     tokio::select! {
-        response = answer.as_mut() => return response,
+        // A slow body fails the call of the aggregated server too. The client has to see its own mistake, so the body comes first.
+        biased;
         end = end => if end == Ok(BodyEnd::TooSlow) {
             budget.count_slow();
-            return respond::refusal(&too_slow(), &call.headers, &call.query, call.record());
+            return respond::refusal(&too_slow(), &call.headers, &call.query, call.audit_record());
         },
+        response = answer.as_mut() => return response,
     }
     // The aggregated server is already processing the request, so the response does not wait for a seat.
     let seated = async {
@@ -185,6 +220,9 @@ async fn answer_while_body_arrives(
 struct AnswerLimits {
     deadline: Option<Instant>,
     payer: Option<Payer>,
+    /// Set for a long-running request.
+    running: Option<LongRunningRequest>,
+    is_watch: bool,
 }
 
 async fn answer(
@@ -192,14 +230,21 @@ async fn answer(
     transport: &Forward,
     request: Request<Outgoing>,
     is_discovery: bool,
-    AnswerLimits { deadline, payer }: AnswerLimits,
+    mut limits: AnswerLimits,
 ) -> Response<Body> {
+    let deadline = limits.deadline;
     let until = is_discovery.then(|| Instant::now() + DISCOVERY);
     let sent = transport.send(request);
     // The caller of this function answers the client at the deadline. The grace period only bounds the connection.
-    let sent = match [until, deadline.map(|deadline| deadline + GRACE)].into_iter().flatten().min() {
-        Some(until) => tokio::time::timeout_at(until.into(), sent).await,
-        None => Ok(sent.await),
+    let sent = async {
+        match [until, deadline.map(|deadline| deadline + GRACE)].into_iter().flatten().min() {
+            Some(until) => tokio::time::timeout_at(until.into(), sent).await,
+            None => Ok(sent.await),
+        }
+    };
+    let sent = tokio::select! {
+        sent = sent => sent,
+        () = LongRunningRequest::must_end(&mut limits.running) => return ended_before_answer(),
     };
     let response = match sent {
         Ok(Ok(response)) => response,
@@ -209,8 +254,8 @@ async fn answer(
         }
         Err(_) => return unreachable("context deadline exceeded"),
     };
-    let deadline = [until, deadline].into_iter().flatten().min();
-    relay(response, state.apis.aggregation.redirects(), AnswerLimits { deadline, payer }, state.stopping())
+    limits.deadline = [until, deadline].into_iter().flatten().min();
+    relay(response, state.apis.aggregation.redirects(), limits, state.stopping())
 }
 
 /// Converts the response of an aggregated API server into the response to the client.
@@ -238,7 +283,13 @@ fn relay(
             "the response has an informational status code (1xx) that is not a protocol upgrade",
         );
     }
-    let mut response = Response::new(stream(body, limits, stop));
+    // Each event of a watch is a line, except in formats such as protobuf.
+    let is_json = parts
+        .headers
+        .get(CONTENT_TYPE)
+        .is_some_and(|media| media.as_bytes().starts_with(b"application/json"));
+    let end = if limits.is_watch && is_json { EarlyEnd::AfterLine } else { EarlyEnd::Cut };
+    let mut response = Response::new(stream(body, limits, stop, end));
     *response.status_mut() = parts.status;
     let headers = response.headers_mut();
     // A `Cache-Control` of the server is appended to this one, as in kube-apiserver. Clients that obey both cache nothing.
@@ -250,8 +301,8 @@ fn relay(
 }
 
 /// Streams a body until it ends, the client disconnects, the deadline passes or the server stops.
-fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bool>) -> Body {
-    let AnswerLimits { deadline: until, payer } = limits;
+fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bool>, end: EarlyEnd) -> Body {
+    let AnswerLimits { deadline: until, payer, running, .. } = limits;
     if body.is_end_stream() {
         return Body::empty();
     }
@@ -290,7 +341,7 @@ fn stream(mut body: Incoming, limits: AnswerLimits, mut stop: watch::Receiver<bo
             }
         }
     });
-    Body::forwarded(receiver)
+    Body::forwarded(receiver).long_running(running, end)
 }
 
 /// Sends a frame once there is room and memory budget for it; `false` if the client is gone.
@@ -307,18 +358,35 @@ async fn send_part(sender: &mpsc::Sender<ForwardedPart>, part: ForwardedPart, pa
     true
 }
 
-/// A request this server makes on its own behalf, with `user` in the front-proxy headers.
-pub(super) fn own_request(method: Method, uri: Uri, user: &User) -> Result<Request<Outgoing>, String> {
+/// The value of [`HOP`] of this server for an APIService.
+fn mark(registry: &Registry, service: &str) -> Option<HeaderValue> {
+    HeaderValue::try_from(format!("{}/{service}", registry.hop)).ok()
+}
+
+/// A GET request this server makes on its own behalf for an APIService, with `user` in the front-proxy headers.
+pub(super) fn own_request(
+    registry: &Registry,
+    service: &str,
+    uri: Uri,
+    user: &User,
+) -> Result<Request<Outgoing>, String> {
     let mut request = Request::new(Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync());
-    *request.method_mut() = method;
     *request.uri_mut() = uri;
     identify(request.headers_mut(), user)?;
+    let hop = mark(registry, service).ok_or("the name of the APIService is not valid in a header")?;
+    request.headers_mut().insert(HOP, hop);
     Ok(request)
 }
 
 /// Answers that the APIService is not available, without contacting the server.
 fn unavailable() -> Response<Body> {
     plain(503, "service unavailable")
+}
+
+/// Answers a long-running request that must end before its response has begun. It may have been executed, so clients must not repeat it
+/// by themselves.
+fn ended_before_answer() -> Response<Body> {
+    unreachable("the request had to end, because there are too many long-running requests")
 }
 
 /// Answers that the server could not be reached or did not respond.

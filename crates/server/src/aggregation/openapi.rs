@@ -20,8 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Size limits of the v3 index and of the v2 document, in bytes.
 const MAX_INDEX: usize = 1 << 20;
 const MAX_DOCUMENT: usize = 16 << 20;
-/// The user in the front-proxy headers of these requests.
-const REQUEST_USER: &str = "system:aggregator";
+/// The user in the front-proxy headers of these requests. kube-aggregator uses another one than for availability and discovery.
+const OPENAPI_USER: &str = "system:aggregator";
 
 /// Refetches the OpenAPI documents of an APIService until the APIService is deleted.
 pub(super) async fn refresh_openapi(state: Arc<State>, name: Str, refresh: Arc<Notify>) {
@@ -83,7 +83,7 @@ async fn limited<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, 
 /// The documents of the service's version and group that the server's v3 index lists.
 async fn v3(state: &State, service: &ApiService) -> Result<Vec<(String, String)>, String> {
     let answer =
-        get(state, service, "/openapi/v3", &User::named(REQUEST_USER), HeaderMap::new(), MAX_INDEX).await?;
+        get(state, service, "/openapi/v3", &User::named(OPENAPI_USER), HeaderMap::new(), MAX_INDEX).await?;
     match answer.status {
         200 => {}
         404 => return Ok(Vec::new()),
@@ -117,7 +117,7 @@ async fn v2(
         headers.insert(IF_NONE_MATCH, tag.clone());
     }
     let answer =
-        get(state, service, "/openapi/v2", &User::named(REQUEST_USER), headers, MAX_DOCUMENT).await?;
+        get(state, service, "/openapi/v2", &User::named(OPENAPI_USER), headers, MAX_DOCUMENT).await?;
     match answer.status {
         200 => {}
         304 if tag.is_some() => return Ok(Some(Fetched::Same)),

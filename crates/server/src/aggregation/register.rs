@@ -1,8 +1,7 @@
 //! Registers the groups this server serves itself as local APIServices.
 //!
-//! Those of built-in groups are reconciled at startup and left alone afterwards, so that an administrator can delegate a
-//! group to another server; those of custom resources follow their CRDs. An APIService without the automanaged label is
-//! never changed.
+//! Those of built-in groups are reconciled at startup and left alone afterwards; those of custom resources follow their CRDs. An APIService
+//! without the automanaged label is never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,11 +17,11 @@ use value::{Str, Value};
 use super::service::{AUTOMANAGED, ApiService, AutoManaged};
 use super::{ApiServices, PATH};
 use crate::bootstrap::PostStartHook;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::state::State;
 
 /// Delay before failed writes are retried.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The write that reconciles one APIService.
 #[derive(Debug, PartialEq)]
@@ -52,7 +51,8 @@ pub(super) fn reconcile_action(
         (AutoManaged::OnStart, _) if !at_start || synced => ApiServiceAction::Keep,
         (_, None) => ApiServiceAction::Delete,
         (_, Some((registration, _))) => {
-            let same = stored.registration == *registration && stored.remote.is_none();
+            let is_local = stored.remote.is_none() && !stored.ignores_service;
+            let same = stored.registration == *registration && is_local;
             if same { ApiServiceAction::Keep } else { ApiServiceAction::Update }
         }
     }
@@ -76,7 +76,7 @@ fn desired(state: &State) -> BTreeMap<Str, (Registration, AutoManaged)> {
 /// Reconciles local APIServices, and remembers which ones are done.
 pub(crate) struct Registrar {
     state: Arc<State>,
-    client: Client,
+    client: LoopbackClient,
     synced: BTreeSet<Str>,
     at_start: BTreeSet<Str>,
 }
@@ -86,7 +86,7 @@ impl Registrar {
         state.bootstrap.begin(PostStartHook::ApiServices, PATH);
         let services = state.apis.aggregation.registry.services.load();
         Registrar {
-            client: Client::new(Arc::clone(state), InternalIdentity::ApiServer),
+            client: LoopbackClient::new(Arc::clone(state), InternalIdentity::ApiServer),
             synced: BTreeSet::new(),
             at_start: services.all.keys().cloned().collect(),
             state: Arc::clone(state),
@@ -151,7 +151,7 @@ impl Registrar {
 }
 
 async fn write(
-    client: &Client,
+    client: &LoopbackClient,
     name: &str,
     action: ApiServiceAction,
     object: Option<Value>,
@@ -206,7 +206,7 @@ pub(crate) async fn run(mut registrar: Registrar) {
             if complete {
                 std::future::pending::<()>().await;
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         };
         tokio::select! {
             changed = services.changed() => if changed.is_err() { return },

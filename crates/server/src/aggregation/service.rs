@@ -23,6 +23,8 @@ pub(crate) struct ApiService {
     pub(super) says_local: bool,
     /// The aggregated API server; `None` if this server serves the group itself.
     pub(crate) remote: Option<Remote>,
+    /// Whether it names a Service that is ignored, because its group version is served by built-in resources.
+    pub(super) ignores_service: bool,
 }
 
 /// How this server manages an APIService (value of the automanaged label).
@@ -122,6 +124,15 @@ impl ApiService {
             ),
             says_local: condition_field("status") == "True" && condition_field("reason") == "Local",
             remote,
+            ignores_service: false,
+        }
+    }
+
+    /// Serves the group version locally, whatever Service the APIService names, if it is reserved.
+    pub(super) fn ignore_service_if(&mut self, is_reserved: impl FnOnce(&Registration) -> bool) {
+        if self.remote.is_some() && is_reserved(&self.registration) {
+            self.remote = None;
+            self.ignores_service = true;
         }
     }
 }

@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use catalog::encode;
 use catalog::keys;
-use storage::{StoreEvent, StoredEntry};
+use storage::{ListWatch, ListWatchUpdate, StoreEvent, StoredEntry};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use value::Str;
 
 use super::{ApiService, Remote, availability, documents, openapi};
-use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
 
 /// Resources that determine the endpoints of aggregated API servers.
-const PLACES: [&str; 2] = [keys::SERVICES, keys::ENDPOINT_SLICES];
+const ENDPOINT_PREFIXES: [&str; 2] = [keys::SERVICES, keys::ENDPOINT_SLICES];
 
 /// The background tasks of one remote APIService. Dropping it aborts them.
 struct Tasks {
@@ -65,7 +64,8 @@ pub(super) async fn run(state: Arc<State>) {
     let registry = Arc::clone(&state.apis.aggregation.registry);
     let mut changes = registry.changed.subscribe();
     let mut stop = state.stopping();
-    let [mut services, mut slices] = PLACES.map(|prefix| ListWatch::start(&state.storage.store, prefix).1);
+    let [mut services, mut slices] =
+        ENDPOINT_PREFIXES.map(|prefix| ListWatch::start(&state.storage.store, prefix).1);
     let mut tasks: BTreeMap<Str, Tasks> = BTreeMap::new();
     let mut known: BTreeMap<Str, Arc<ApiService>> = BTreeMap::new();
     loop {
@@ -86,6 +86,9 @@ pub(super) async fn run(state: Arc<State>) {
                 (Some(remote), Some(tasks)) => tasks.follow(remote),
                 (Some(remote), None) => {
                     tasks.insert(name.clone(), Tasks::start(&state, service, remote));
+                }
+                (None, _) if service.ignores_service => {
+                    tokio::spawn(availability::ignored(Arc::clone(&state), name.clone()));
                 }
                 (None, _) => {
                     registry.metrics.is(name, true);
@@ -111,12 +114,7 @@ fn wake(tasks: &BTreeMap<Str, Tasks>, changed: Option<&StoreEvent>, service: fn(
     let Some(changed) = changed else {
         return tasks.values().for_each(|tasks| tasks.moved.notify_one());
     };
-    let namespace = |entry: &StoredEntry| {
-        let mut steps = entry.key.rsplit('/');
-        let _name = steps.next();
-        Str::from(steps.next().unwrap_or_default())
-    };
-    let namespace = namespace(&changed.entry);
+    let namespace = keys::namespace(&changed.entry.key);
     let mut near = tasks.values().filter(|tasks| tasks.remote.namespace == namespace).peekable();
     if near.peek().is_none() {
         return;
@@ -127,20 +125,20 @@ fn wake(tasks: &BTreeMap<Str, Tasks>, changed: Option<&StoreEvent>, service: fn(
 }
 
 fn name_of(entry: &StoredEntry) -> Str {
-    entry.key.rsplit('/').next().unwrap_or_default().into()
+    keys::name(&entry.key).into()
 }
 
 /// The Service that an EndpointSlice belongs to, from its label.
 fn service_of(entry: &StoredEntry) -> Str {
     let slice = encode::tree(entry).unwrap_or_default();
-    slice.str_at(&["metadata", "labels", availability::SERVICE_NAME]).unwrap_or_default().into()
+    slice.str_at(&["metadata", "labels", api::labels::SERVICE_NAME]).unwrap_or_default().into()
 }
 
 /// The next event; `None` after a relist, when individual events were lost. Never returns once the store is closed.
 async fn next(events: &mut ListWatch) -> Option<Arc<StoreEvent>> {
     match events.next().await {
-        Some(Update::Event(event)) => Some(event),
-        Some(Update::Relisted(_)) => None,
+        Some(ListWatchUpdate::Event(event)) => Some(event),
+        Some(ListWatchUpdate::Relisted(_)) => None,
         None => std::future::pending().await,
     }
 }

@@ -9,7 +9,11 @@ use tokio::io;
 use tokio::sync::watch;
 use tracing::debug;
 
-use super::{AnswerLimits, Body, Forward, GRACE, Outgoing, Redirects, State, plain, relay};
+use transport::long_running::LongRunningRequest;
+
+use super::{
+    AnswerLimits, Body, Forward, GRACE, Outgoing, Redirects, State, ended_before_answer, plain, relay,
+};
 
 /// Time limit for flushing and closing both connections.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -20,16 +24,17 @@ pub(super) async fn handle(
     transport: &Forward,
     request: Request<Outgoing>,
     client: Option<OnUpgrade>,
-    limits: AnswerLimits,
+    mut limits: AnswerLimits,
 ) -> Response<Body> {
     let Some(client) = client else {
         // HTTP/2 has no connection upgrades.
         return plain(503, "request connection cannot be hijacked");
     };
     let mut stop = state.stopping();
+    let deadline = limits.deadline;
     // Without a deadline (a long-running request), the handshake is bounded only by shutdown.
     let over = async {
-        match limits.deadline {
+        match deadline {
             Some(deadline) => tokio::time::sleep_until((deadline + GRACE).into()).await,
             None => drop(stop.wait_for(|stop| *stop).await),
         }
@@ -37,6 +42,7 @@ pub(super) async fn handle(
     let sent = tokio::select! {
         sent = transport.upgrade(request) => Some(sent),
         () = over => None,
+        () = LongRunningRequest::must_end(&mut limits.running) => return ended_before_answer(),
     };
     let mut response = match sent {
         Some(Ok(response)) => response,
@@ -56,9 +62,15 @@ pub(super) async fn handle(
     answer.headers_mut().clone_from(response.headers());
     let stop = state.stopping();
     tokio::spawn(async move {
+        let mut running = limits.running;
         // The client's connection is upgraded only after the response below has been sent.
-        match tokio::try_join!(client, server) {
-            Ok((client, server)) => join(client, server, stop).await,
+        let upgraded = async { tokio::try_join!(client, server) };
+        let upgraded = tokio::select! {
+            upgraded = upgraded => upgraded,
+            () = LongRunningRequest::must_end(&mut running) => return,
+        };
+        match upgraded {
+            Ok((client, server)) => join(client, server, running, stop).await,
             Err(error) => {
                 debug!(%error, "cannot upgrade the connection between a client and an aggregated API server");
             }
@@ -68,13 +80,19 @@ pub(super) async fn handle(
 }
 
 /// Copies in both directions until either side closes, as kube-apiserver does.
-async fn join(client: Upgraded, server: Upgraded, mut stop: watch::Receiver<bool>) {
+async fn join(
+    client: Upgraded,
+    server: Upgraded,
+    mut running: Option<LongRunningRequest>,
+    mut stop: watch::Receiver<bool>,
+) {
     let (mut client_reads, mut client_writes) = io::split(TokioIo::new(client));
     let (mut server_reads, mut server_writes) = io::split(TokioIo::new(server));
     tokio::select! {
         _ = io::copy(&mut client_reads, &mut server_writes) => {}
         _ = io::copy(&mut server_reads, &mut client_writes) => {}
         _ = stop.wait_for(|stop| *stop) => {}
+        () = LongRunningRequest::must_end(&mut running) => {}
     }
     // Flush the last bytes, unless a side does not accept them.
     let _ = tokio::time::timeout(FAREWELL, async {
