@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use api::gvk::compare_versions;
 use kinds::table::priority::{self, ApiServicePriority};
@@ -17,7 +18,7 @@ use super::{GroupEntries, Registration, aggregated_group, aggregated_list, aggre
 pub struct RemoteVersion {
     pub registration: Registration,
     /// Its entry, from [`aggregated_versions`], [`legacy_version`] or [`stale_version`].
-    pub entry: Value,
+    pub entry: Arc<Value>,
 }
 
 /// The entry of a version whose server cannot be reached.
@@ -80,7 +81,6 @@ fn is_typed(resource: &Value, texts: &[&str]) -> Result<(), String> {
 /// The entry of a version from its `APIResourceList`.
 pub fn legacy_version(list: &Value, version: &str) -> Result<Value, String> {
     is_a(list, "v1", "APIResourceList")?;
-    let mut resources: Vec<(Str, Value)> = Vec::new();
     let all = items(list, "resources")?;
     for item in all {
         is_typed(item, &["name"])?;
@@ -88,55 +88,80 @@ pub fn legacy_version(list: &Value, version: &str) -> Result<Value, String> {
             return Err("namespaced is neither true nor false".to_owned());
         }
     }
-    let text = |item: &Value, field: &str| item.str_at(&[field]).unwrap_or_default().to_owned();
-    let scope = |item: &Value| match item.bool_at(&["namespaced"]) {
+    let mut resources = ResourceEntries::default();
+    for item in all.iter().filter(|item| !text(item, "name").contains('/')) {
+        resources.add(text(item, "name"), legacy_resource(item));
+    }
+    for item in all {
+        if let Some((parent, below)) = text(item, "name").split_once('/') {
+            resources.add_subresource(parent, below, item)?;
+        }
+    }
+    Ok(current(version, resources.finish()))
+}
+
+fn text<'a>(item: &'a Value, field: &str) -> &'a str {
+    item.str_at(&[field]).unwrap_or_default()
+}
+
+fn scope(item: &Value) -> &'static str {
+    match item.bool_at(&["namespaced"]) {
         Some(true) => "Namespaced",
         _ => "Cluster",
-    };
-    let kind = |item: &Value| {
-        Value::map([
-            ("group", text(item, "group")),
-            ("version", text(item, "version")),
-            ("kind", text(item, "kind")),
-        ])
-    };
-    for item in all.iter().filter(|item| !text(item, "name").contains('/')) {
-        let mut resource = Map::new();
-        resource.insert("resource", text(item, "name"));
-        resource.insert("responseKind", kind(item));
-        resource.insert("scope", scope(item));
-        resource.insert("singularResource", text(item, "singularName"));
-        resource.insert("verbs", strings(item, "verbs"));
-        for field in ["shortNames", "categories"] {
-            keep_list(&mut resource, item, field);
+    }
+}
+
+fn kind(item: &Value) -> Value {
+    Value::map([
+        ("group", text(item, "group")),
+        ("version", text(item, "version")),
+        ("kind", text(item, "kind")),
+    ])
+}
+
+/// The entry of a resource from its `APIResource`, without subresources.
+fn legacy_resource(item: &Value) -> Value {
+    let mut resource = Map::new();
+    resource.insert("resource", text(item, "name"));
+    resource.insert("responseKind", kind(item));
+    resource.insert("scope", scope(item));
+    resource.insert("singularResource", text(item, "singularName"));
+    resource.insert("verbs", strings(item, "verbs"));
+    for field in ["shortNames", "categories"] {
+        keep_list(&mut resource, item, field);
+    }
+    Value::Map(resource)
+}
+
+/// The entries of the resources of a version, in their order, with their subresources.
+#[derive(Default)]
+struct ResourceEntries {
+    resources: Vec<(Value, Vec<Value>)>,
+    /// The first entry of each name.
+    index_by_name: HashMap<Str, usize>,
+}
+
+impl ResourceEntries {
+    fn add(&mut self, name: &str, resource: Value) {
+        self.index_by_name.entry(name.into()).or_insert(self.resources.len());
+        self.resources.push((resource, Vec::new()));
+    }
+
+    /// Adds the subresource `below` from its `APIResource`. A parent without an entry of its own gets one, which has no kind.
+    fn add_subresource(&mut self, parent: &str, below: &str, item: &Value) -> Result<(), String> {
+        if !self.index_by_name.contains_key(parent) {
+            let resource = Value::map([
+                ("resource", Value::from(parent)),
+                ("responseKind", no_kind()),
+                ("scope", scope(item).into()),
+                ("singularResource", "".into()),
+                ("verbs", Value::List(Vec::new())),
+            ]);
+            self.add(parent, resource);
         }
-        resources.push((text(item, "name").into(), Value::Map(resource)));
-    }
-    let mut places: HashMap<Str, usize> = HashMap::new();
-    for (at, (name, _)) in resources.iter().enumerate() {
-        places.entry(name.clone()).or_insert(at);
-    }
-    let mut below_them: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
-    for item in all {
-        let name = text(item, "name");
-        let Some((parent, below)) = name.split_once('/') else { continue };
-        let at = match places.get(parent) {
-            Some(at) => *at,
-            None => {
-                let resource = Value::map([
-                    ("resource", Value::from(parent)),
-                    ("responseKind", no_kind()),
-                    ("scope", scope(item).into()),
-                    ("singularResource", "".into()),
-                    ("verbs", Value::List(Vec::new())),
-                ]);
-                resources.push((parent.into(), resource));
-                places.insert(parent.into(), resources.len() - 1);
-                resources.len() - 1
-            }
-        };
-        let Some((_, resource)) = resources.get(at) else { continue };
-        let parent_scope = resource.str_at(&["scope"]).unwrap_or_default();
+        let entry = self.index_by_name.get(parent).and_then(|at| self.resources.get_mut(*at));
+        let Some((resource, subresources)) = entry else { return Ok(()) };
+        let parent_scope = text(resource, "scope");
         if parent_scope != scope(item) {
             return Err(format!(
                 "Error: Parent {parent} (scope: {parent_scope}) and subresource {below} (scope: {}) scope do not match",
@@ -144,19 +169,23 @@ pub fn legacy_version(list: &Value, version: &str) -> Result<Value, String> {
             ));
         }
         let response_kind = if text(item, "kind").is_empty() { no_kind() } else { kind(item) };
-        let subresource = Value::map([
+        subresources.push(Value::map([
             ("subresource", Value::from(below)),
             ("responseKind", response_kind),
             ("verbs", strings(item, "verbs")),
-        ]);
-        below_them.entry(at).or_default().push(subresource);
+        ]));
+        Ok(())
     }
-    for (at, below) in below_them {
-        if let Some((_, resource)) = resources.get_mut(at) {
-            resource.set_at(&["subresources"], Value::List(below));
-        }
+
+    fn finish(self) -> Vec<Value> {
+        let complete = |(mut resource, subresources): (Value, Vec<Value>)| {
+            if !subresources.is_empty() {
+                resource.set_at(&["subresources"], Value::List(subresources));
+            }
+            resource
+        };
+        self.resources.into_iter().map(complete).collect()
     }
-    Ok(current(version, resources.into_iter().map(|(_, resource)| resource).collect()))
 }
 
 fn current(version: &str, resources: Vec<Value>) -> Value {
@@ -242,7 +271,7 @@ pub(super) fn merge<'a>(
     for RemoteVersion { registration, entry } in remote {
         let priority = (registration.group_priority, registration.version_priority);
         let versions = groups.entry(registration.group.as_str()).or_default();
-        versions.insert(registration.version.as_str(), (priority, entry.clone()));
+        versions.insert(registration.version.as_str(), (priority, Value::clone(entry)));
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|(name, versions)| {

@@ -61,7 +61,6 @@ pub(super) fn of_version<'a>(
     served(custom, Some(group)).filter(|(_, found)| found.name == version).collect()
 }
 
-/// The paths of the custom resources in one version of a group.
 pub(super) fn items(group: &str, kinds: &[(&CustomResourceDefinition, &Arc<CrdVersion>)]) -> Vec<PathItem> {
     let mut items = Vec::new();
     for (crd, version) in kinds {

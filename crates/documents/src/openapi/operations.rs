@@ -32,7 +32,6 @@ pub(super) struct OpenApiOperation {
     pub(super) produces: &'static [&'static str],
 }
 
-/// The request body of an operation.
 #[derive(Debug)]
 pub(super) enum RequestContent {
     /// An object of this definition.
@@ -43,7 +42,6 @@ pub(super) enum RequestContent {
     DeleteOptions,
 }
 
-/// The response content of an operation.
 #[derive(Clone, Debug)]
 pub(super) enum ResponseContent {
     /// An object of this definition.
@@ -88,7 +86,7 @@ pub(super) fn of_document(path: &str, served: &Served) -> Option<Vec<PathItem>> 
         }
         ["api", version] => of_version("", version, served)?,
         ["apis", group] => {
-            let id = format!("get{}APIGroup", capitalised(&tag(group)));
+            let id = format!("get{}APIGroup", capitalized(&tag(group)));
             vec![plain(&format!("/apis/{group}/"), &id, &tag(group), "meta.v1.APIGroup")]
         }
         ["apis", group, version] => of_version(group, version, served)?,
@@ -96,7 +94,6 @@ pub(super) fn of_document(path: &str, served: &Served) -> Option<Vec<PathItem>> 
     })
 }
 
-/// The paths of one version of a group.
 fn of_version(group: &str, version: &str, served: &Served) -> Option<Vec<PathItem>> {
     let found = table::group(group)?;
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
@@ -141,10 +138,10 @@ fn tag(group: &str) -> String {
     let group = group.strip_suffix(".k8s.io").unwrap_or(group);
     let mut parts = group.split('.').filter(|part| !part.is_empty());
     let first = parts.next().unwrap_or("core").to_owned();
-    parts.fold(first, |tag, part| tag + &capitalised(part))
+    parts.fold(first, |tag, part| tag + &capitalized(part))
 }
 
-fn capitalised(text: &str) -> String {
+fn capitalized(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }

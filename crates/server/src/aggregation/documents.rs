@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use authn::User;
 use bytes::Bytes;
-use documents::discovery::{self, RemoteVersion};
+use documents::discovery::{self, Registration, RemoteVersion};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use tokio::sync::Notify;
 use tracing::debug;
-use value::{Backoff, Str, Value, json};
+use value::{Backoff, Str, Value, json, write};
 
 use super::{ApiAggregation, ApiService, CORE, availability, forward};
 use crate::state::State;
@@ -28,12 +28,8 @@ pub(super) const FIRST_RETRY: Duration = Duration::from_millis(500);
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Size limit of a discovery document, in bytes.
 const MAX_DISCOVERY: usize = 8 << 20;
-
-/// Asks for aggregated discovery, like kube-aggregator.
-const ACCEPTED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
-/// The user in the front-proxy headers of these requests.
-const REQUEST_USER: &str = "system:kube-aggregator";
+/// Size limit of what it says about one group version, in bytes of JSON: every answer at `/apis` repeats it.
+const MAX_ENTRY: usize = 1 << 20;
 
 /// Fetched documents by name of the APIService.
 #[derive(Default)]
@@ -45,7 +41,7 @@ pub(crate) struct Documents {
 #[derive(Clone, Default)]
 pub(super) struct RemoteDocuments {
     /// Its version entry in the aggregated discovery document, marked stale if the last fetch failed.
-    pub(super) entry: Option<Value>,
+    pub(super) entry: Option<Arc<Value>>,
     /// Its OpenAPI v3 documents: path in the index, and server-relative URL.
     pub(super) v3: Vec<(String, String)>,
     /// Its OpenAPI v2 document, reduced to the paths of its own group and version.
@@ -66,6 +62,10 @@ impl Documents {
         all.len() < before
     }
 
+    fn entry(&self, name: &str) -> Option<Arc<Value>> {
+        self.by_service.lock().unwrap_or_else(PoisonError::into_inner).get(name)?.entry.clone()
+    }
+
     pub(super) fn get(&self, name: &str) -> RemoteDocuments {
         self.by_service.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned().unwrap_or_default()
     }
@@ -80,8 +80,9 @@ impl ApiAggregation {
         services
             .map(|service| {
                 let registration = service.registration.clone();
-                let fetched = self.documents().get(&service.name).entry;
-                let entry = fetched.unwrap_or_else(|| discovery::stale_version(&registration.version));
+                let fetched = self.documents().entry(&service.name);
+                let entry =
+                    fetched.unwrap_or_else(|| Arc::new(discovery::stale_version(&registration.version)));
                 RemoteVersion { registration, entry }
             })
             .collect()
@@ -160,7 +161,7 @@ pub(super) async fn refresh_discovery(state: Arc<State>, name: Str, refresh: Arc
                 backoff.fail()
             }
         };
-        let entry = fetched.unwrap_or_else(|_| discovery::stale_version(&registration.version));
+        let entry = fetched.unwrap_or_else(|_| Arc::new(discovery::stale_version(&registration.version)));
         state.apis.aggregation.documents().update(&name, |documents| documents.entry = Some(entry));
         tokio::select! {
             () = refresh.notified() => {}
@@ -170,13 +171,14 @@ pub(super) async fn refresh_discovery(state: Arc<State>, name: Str, refresh: Arc
 }
 
 /// The last response with its `ETag`, for conditional requests.
-type EtaggedVersion = Option<(HeaderValue, Value)>;
+type EtaggedVersion = Option<(HeaderValue, Arc<Value>)>;
 
-async fn fetch(state: &State, service: &ApiService, last: &mut EtaggedVersion) -> Result<Value, String> {
+async fn fetch(state: &State, service: &ApiService, last: &mut EtaggedVersion) -> Result<Arc<Value>, String> {
     let registration = &service.registration;
-    let user = User::named(REQUEST_USER).in_groups([authn::names::MASTERS]);
+    let user = User::named(authn::names::AGGREGATOR).in_groups([authn::names::MASTERS]);
     let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
+    // As kube-aggregator asks.
+    headers.insert(ACCEPT, HeaderValue::from_static(discovery::AGGREGATED));
     if let Some((tag, _)) = &last {
         headers.insert(IF_NONE_MATCH, tag.clone());
     }
@@ -184,11 +186,12 @@ async fn fetch(state: &State, service: &ApiService, last: &mut EtaggedVersion) -
     let aggregated =
         answer.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(is_aggregated);
     match (answer.status, last.as_ref()) {
-        (304, Some((_, entry))) => return Ok(entry.clone()),
+        (304, Some((_, entry))) => return Ok(Arc::clone(entry)),
         (200, _) if aggregated => {
-            let list = json::parse(&answer.body).map_err(|error| error.to_string())?;
-            let entry = discovery::aggregated_versions(&list, &registration.group, &registration.version)?;
-            *last = answer.headers.get(ETAG).map(|tag| (tag.clone(), entry.clone()));
+            let Registration { group, version, .. } = registration.clone();
+            let read = move |list: &Value| discovery::aggregated_versions(list, &group, &version);
+            let entry = read_entry(state, answer.body, read).await?;
+            *last = answer.headers.get(ETAG).map(|tag| (tag.clone(), Arc::clone(&entry)));
             return Ok(entry);
         }
         (503, _) => return Err("the service returned 503".to_owned()),
@@ -197,12 +200,36 @@ async fn fetch(state: &State, service: &ApiService, last: &mut EtaggedVersion) -
     let path = format!("/apis/{}/{}", registration.group, registration.version);
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    let answer = get(state, service, &path, &User::named(REQUEST_USER), headers, MAX_DISCOVERY).await?;
+    let answer =
+        get(state, service, &path, &User::named(authn::names::AGGREGATOR), headers, MAX_DISCOVERY).await?;
     if answer.status != 200 {
         return Err(format!("{path} returned {}", answer.status));
     }
-    let list = json::parse(&answer.body).map_err(|error| error.to_string())?;
-    discovery::legacy_version(&list, &registration.version)
+    let version = registration.version.clone();
+    read_entry(state, answer.body, move |list| discovery::legacy_version(list, &version)).await
+}
+
+/// Reads the entry of a version from a discovery document, in the heavy lane if that is large.
+async fn read_entry(
+    state: &State,
+    document: Bytes,
+    read: impl FnOnce(&Value) -> Result<Value, String> + Send + 'static,
+) -> Result<Arc<Value>, String> {
+    let size = document.len();
+    let work = move || {
+        let entry = read(&json::parse(&document).map_err(|error| error.to_string())?)?;
+        bounded(entry).map(Arc::new)
+    };
+    state.serving.heavy.run(size, work).await.unwrap_or_else(|| Err("the server is stopping".to_owned()))
+}
+
+/// Refuses an entry that is too large.
+fn bounded(entry: Value) -> Result<Value, String> {
+    let size = write::to_vec(&entry).len();
+    if size > MAX_ENTRY {
+        return Err(format!("the discovery document of the version has {size} bytes, more than {MAX_ENTRY}"));
+    }
+    Ok(entry)
 }
 
 /// Whether the content type is that of aggregated discovery v2. Older servers ignore the `Accept` parameters.
@@ -236,10 +263,23 @@ pub(super) async fn get(
     let uri: Uri = format!("https://{host}{path}")
         .parse()
         .map_err(|_| "the address of the Service is not a valid URL".to_owned())?;
-    let mut request = forward::own_request(Method::GET, uri, user)?;
+    let mut request = forward::own_request(&state.apis.aggregation.registry, &service.name, uri, user)?;
     request.headers_mut().extend(headers);
     let response = transport.send(request).await.map_err(|failure| failure.message)?;
     let (parts, body) = response.into_parts();
     let body = Limited::new(body, limit).collect().await.map_err(|error| error.to_string())?.to_bytes();
     Ok(FetchedDocument { status: parts.status.as_u16(), headers: parts.headers, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_discovery_of_a_version_has_a_size_limit() {
+        let of = |length: usize| bounded(Value::map([("resources", Value::from("r".repeat(length)))]));
+        assert!(of(MAX_ENTRY - 100).is_ok());
+        let why = of(MAX_ENTRY).unwrap_err();
+        assert!(why.contains("more than 1048576"), "{why}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Documents outside any resource: discovery, OpenAPI, version, health, metrics.
 
+mod aggregated;
 mod openapi;
 mod path;
 
@@ -11,15 +12,12 @@ use api::Status;
 use authn::tokens;
 use catalog::CustomKinds;
 use catalog::encode;
-use data_encoding::HEXUPPER;
 use documents::discovery::{self, DiscoverySubresource, Registration};
-use http::HeaderMap;
-use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
 use kinds::table::{Verb, verbs};
 use requests::negotiate;
-use sha2::{Digest as _, Sha512};
 use value::{Str, Value};
 
+pub use aggregated::AggregatedDiscovery;
 pub use openapi::OpenApiBuilders;
 pub use path::is_path;
 
@@ -27,6 +25,7 @@ use super::{snapshot, zpages};
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::state::{State, Storage};
+use aggregated::DiscoveryDocument;
 
 /// Paths listed at `/` besides those of health checks and API groups.
 const PATHS: &[&str] = &[
@@ -67,8 +66,10 @@ async fn may_see_reasons(state: &State, call: &Call) -> bool {
 pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<HandlerResponse, Status> {
     let path = call.info.path.clone();
     let segments = path::segments(&path).ok_or_else(Status::no_such_resource)?;
+    let is_aggregated =
+        segments == ["apis"] && !path.ends_with('/') && aggregated::preferred(&call.headers).is_some();
     // Discovery documents grow by some hundred bytes with every version of a CRD.
-    if matches!(segments.as_slice(), [] | ["api" | "apis", ..]) {
+    if !is_aggregated && matches!(segments.as_slice(), [] | ["api" | "apis", ..]) {
         let crds = state.apis.catalog.custom();
         let versions = crds.crds().map(|crd| crd.versions.len().max(1));
         call.effort.enter_lane(versions.sum::<usize>().saturating_mul(1024)).await;
@@ -81,6 +82,7 @@ pub async fn handle(state: &Arc<State>, call: &mut Call) -> Result<HandlerRespon
         return Err(if exists { Status::method_not_allowed() } else { Status::no_such_resource() });
     }
     match segments.as_slice() {
+        ["apis"] if is_aggregated => aggregated::groups(state, call).await,
         [] => Ok(indented(&Value::map([("paths", Value::list(paths(state)))]))),
         ["api" | "apis", ..] => discovery_document(state, call, &segments),
         [".well-known" | "openid", ..] => issuer_document(state, call, &segments),
@@ -137,19 +139,12 @@ fn discovery_document(state: &State, call: &Call, segments: &[&str]) -> Result<H
     let custom = || custom_entries(&crds);
     let document = match segments {
         ["api"] => {
-            if aggregated(&call.headers).is_some() {
-                return Ok(aggregated_answer(call, &discovery::aggregated_core(served)));
+            if aggregated::preferred(&call.headers).is_some() {
+                return Ok(DiscoveryDocument::of(&discovery::aggregated_core(served)).answer(call));
             }
             Some(discovery::core_versions(&state.info.advertised))
         }
-        ["apis"] => {
-            if aggregated(&call.headers).is_some() && !call.info.path.ends_with('/') {
-                let remote = state.apis.aggregation.remote_versions();
-                let groups = discovery::aggregated_groups(served, &custom(), &remote);
-                return Ok(aggregated_answer(call, &groups));
-            }
-            Some(discovery::registered_groups(&registrations(state)))
-        }
+        ["apis"] => Some(discovery::registered_groups(&registrations(state))),
         ["api", version] => discovery::resources(served, &[], "", version),
         ["apis", group] => discovery::registered_group(&registrations(state), group)
             .or_else(|| discovery::group(served, &custom(), group)),
@@ -210,7 +205,11 @@ async fn database_sizes(storage: &Storage) -> Vec<Option<u64>> {
 
 /// All metrics in the Prometheus text format.
 fn metrics_page(state: &State, sizes: &[Option<u64>]) -> Vec<u8> {
-    let kinds = if state.storage.counts_objects { state.apis.catalog.stored_kinds() } else { Vec::new() };
+    let kinds = if state.storage.counts_objects {
+        state.apis.catalog.stored_in_preferred_version()
+    } else {
+        Vec::new()
+    };
     let objects: Vec<(String, usize)> = kinds
         .iter()
         .map(|kind| (kind.resource.to_string(), state.storage.store.count(&kind.scope(""))))
@@ -337,36 +336,6 @@ pub fn paths(state: &State) -> Vec<String> {
     paths.sort();
     paths.dedup();
     paths
-}
-
-/// The version of aggregated discovery that the client prefers; `None` if it prefers the plain documents.
-fn aggregated(headers: &HeaderMap) -> Option<&'static str> {
-    for clause in negotiate::clauses(headers) {
-        if !clause.covers("application", "json") {
-            continue;
-        }
-        match (clause.param("g"), clause.param("v"), clause.param("as")) {
-            (Some("apidiscovery.k8s.io"), Some("v2"), Some("APIGroupDiscoveryList")) => return Some("v2"),
-            (None, None, None) => return None,
-            _ => {}
-        }
-    }
-    None
-}
-
-fn aggregated_answer(call: &Call, document: &Value) -> HandlerResponse {
-    let mut body = Vec::new();
-    api::order::of(document).write(&mut body, document);
-    body.push(b'\n');
-    let tag = format!("\"{}\"", HEXUPPER.encode(&Sha512::digest(&body)));
-    let known = call.headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
-    // Shared caches may store it if they respect `Vary` and revalidate.
-    let shared = [(ETAG, tag), (CACHE_CONTROL, "public".to_owned()), (VARY, "Accept".to_owned())];
-    if known {
-        return HandlerResponse::With(304, "", shared.into(), Body::empty());
-    }
-    let content_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    HandlerResponse::With(200, content_type, shared.into(), Body::from(body))
 }
 
 /// Indented JSON, whatever the client accepts.

@@ -8,7 +8,7 @@ use super::parameters::{
 };
 use super::{
     DocumentedResource, DocumentedSubresource, OBJECTS, OpenApiOperation, PathItem, RequestContent,
-    ResponseContent, capitalised, tag,
+    ResponseContent, capitalized, tag,
 };
 
 /// Response media types of lists, including watches.
@@ -47,7 +47,7 @@ impl DocumentedResource<'_> {
 impl OperationScope<'_> {
     /// The group and version in operation ids, such as `CoreV1`.
     pub(super) fn prefix(&self) -> String {
-        capitalised(&tag(self.group)) + &capitalised(self.version)
+        capitalized(&tag(self.group)) + &capitalized(self.version)
     }
 
     pub(super) fn tag(&self) -> String {
@@ -164,7 +164,7 @@ impl OperationScope<'_> {
         path: &str,
         items: &mut Vec<PathItem>,
     ) {
-        let subject = resource.subject() + &capitalised(sub.name);
+        let subject = resource.subject() + &capitalized(sub.name);
         let (group, version, kind) = sub.kind;
         let kind = (group.to_owned(), version.to_owned(), kind.to_owned());
         let one = resource.object_parameters();
@@ -193,7 +193,7 @@ impl OperationScope<'_> {
         items: &mut Vec<PathItem>,
     ) {
         const PROXY_METHODS: &[&str] = &["get", "put", "post", "delete", "options", "head", "patch"];
-        let subject = resource.subject() + &capitalised(sub.name);
+        let subject = resource.subject() + &capitalized(sub.name);
         let (group, version) = sub.group_version.unwrap_or((self.group, self.version));
         let kind = (group.to_owned(), version.to_owned(), sub.kind.to_owned());
         let path = format!("{path}/{}", sub.name);
@@ -206,7 +206,7 @@ impl OperationScope<'_> {
         };
         let at = |path: String, suffix: &str, parameters: &[Parameter]| {
             let operations = methods.iter().map(|method| OpenApiOperation {
-                id: format!("connect{}{}{subject}{suffix}", self.prefix(), capitalised(method)),
+                id: format!("connect{}{}{subject}{suffix}", self.prefix(), capitalized(method)),
                 action: Some("connect"),
                 parameters: parameters.to_vec(),
                 responses: vec![("200", ResponseContent::Text)],
