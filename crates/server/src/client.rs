@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::{Status, StatusDetails, StatusReason};
 use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
+use heavy_lane::{Effort, LaneAccount};
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::{BodyExt as _, Limited};
@@ -12,27 +13,28 @@ use runtime::truncate_remote::{MAX_OBJECTS, truncate_remote};
 use value::{Value, json, write};
 
 use crate::call::RequestBody;
-use crate::heavy::Effort;
 use crate::pipeline::{self, InternalRequest};
 use crate::respond;
 use crate::state::State;
 
 /// Sends requests from inside this process under an internal identity.
 #[derive(Clone)]
-pub struct Client {
+pub struct LoopbackClient {
     state: Arc<State>,
     caller: Caller,
     agent: HeaderValue,
     elsewhere: bool,
+    /// Account whose turns in the heavy lane large requests use; without one, they do not wait for turns.
+    account: Option<LaneAccount>,
 }
 
-impl std::fmt::Debug for Client {
+impl std::fmt::Debug for LoopbackClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("caller", &self.caller).finish_non_exhaustive()
+        f.debug_struct("LoopbackClient").field("caller", &self.caller).finish_non_exhaustive()
     }
 }
 
-impl Client {
+impl LoopbackClient {
     pub fn new(state: Arc<State>, identity: InternalIdentity<'_>) -> Self {
         let component = match identity {
             InternalIdentity::ApiServer => "kube-apiserver",
@@ -41,14 +43,20 @@ impl Client {
         };
         let agent = HeaderValue::try_from(runtime::version::user_agent(component));
         let agent = agent.unwrap_or(HeaderValue::from_static("portcullis"));
-        Client { state, caller: Caller::internal(identity), agent, elsewhere: false }
+        LoopbackClient { state, caller: Caller::internal(identity), agent, elsewhere: false, account: None }
     }
 
     /// Returns a client for aggregated API servers: a request goes to the one that serves its path, never to
     /// this server.
     #[must_use]
     pub fn elsewhere(&self) -> Self {
-        Client { elsewhere: true, ..self.clone() }
+        LoopbackClient { elsewhere: true, ..self.clone() }
+    }
+
+    /// Returns a client whose large requests use the turns of this account in the heavy lane.
+    #[must_use]
+    pub fn with_account(self, account: LaneAccount) -> Self {
+        LoopbackClient { account: Some(account), ..self }
     }
 
     /// Sends a request; errors are the `Status` that an external client would see.
@@ -68,6 +76,9 @@ impl Client {
         if !self.elsewhere {
             // Work on large objects by controllers must not delay clients either.
             let (effort, target) = (Effort::default(), target.to_owned());
+            if let Some(account) = &self.account {
+                effort.set_account(account.clone());
+            }
             let (serving, of_work) = (Arc::clone(&state), effort.clone());
             let work = Box::pin(async move {
                 let target = target.as_str();
@@ -101,7 +112,7 @@ impl Client {
         self.request(Method::GET, path, JSON, None).await
     }
 
-    /// Like [`Client::get`], but `None` if the object does not exist. One that cannot be read may still exist, and is an error.
+    /// Like [`LoopbackClient::get`], but `None` if the object does not exist. One that cannot be read may still exist, and is an error.
     pub async fn get_if_exists(&self, path: &str) -> Result<Option<Value>, Status> {
         match self.get(path).await {
             Ok(object) => Ok(Some(object)),
@@ -154,7 +165,9 @@ fn read(code: u16, body: &[u8]) -> Result<Value, Status> {
 fn refusal(code: u16, body: &Value) -> Status {
     let message = truncate_remote(body.str_at(&["message"]).unwrap_or("the request was refused"));
     let reason = truncate_remote(body.str_at(&["reason"]).unwrap_or_default());
+    let retry_after_seconds = body.int_at(&["details", "retryAfterSeconds"]).unwrap_or_default();
     let details = StatusDetails {
+        retry_after_seconds: u32::try_from(retry_after_seconds).unwrap_or_default(),
         name: truncate_remote(body.str_at(&["details", "name"]).unwrap_or_default()).into_owned(),
         ..StatusDetails::default()
     };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use api::Status;
 use authn::InternalIdentity;
 
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::state::State;
 
 /// A handle to this server for its own parts that send requests through its pipeline.
@@ -35,7 +35,7 @@ impl Loopback {
     }
 
     /// Returns a client with the identity `system:apiserver`. Fails like [`Loopback::server`].
-    pub(crate) fn client(&self, message: &str) -> Result<Client, Status> {
-        Ok(Client::new(self.server(message)?, InternalIdentity::ApiServer))
+    pub(crate) fn client(&self, message: &str) -> Result<LoopbackClient, Status> {
+        Ok(LoopbackClient::new(self.server(message)?, InternalIdentity::ApiServer))
     }
 }

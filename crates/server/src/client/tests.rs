@@ -5,7 +5,7 @@ use http::Method;
 use runtime::truncate_remote::MAX_TEXT;
 use value::json;
 
-use super::{Client, read};
+use super::{LoopbackClient, read};
 use crate::Ephemeral;
 
 #[test]
@@ -30,7 +30,7 @@ fn an_error_response_becomes_its_status_with_a_truncated_message() {
 #[tokio::test]
 async fn requests_for_aggregated_servers_are_not_served_locally() {
     let server = Ephemeral::start().await.unwrap();
-    let client = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
     client.get("/api/v1/namespaces/default").await.unwrap();
     let elsewhere = client.elsewhere();
     assert_eq!(elsewhere.get("/api/v1/namespaces/default").await.unwrap_err().code(), 404);

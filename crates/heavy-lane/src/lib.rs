@@ -6,15 +6,32 @@
 //! once it is known to be large ([`Effort::enter_lane`]) its future moves to the [`HeavyLane`]: a second
 //! runtime with fewer threads of lower priority. Only polling moves; timers, webhook connections and commits
 //! still belong to the main runtime.
+//!
+//! ```
+//! use heavy_lane::{Effort, HeavyLane, LARGE};
+//!
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let lane = HeavyLane::start(&runtime::MetricRegistry::new()).unwrap();
+//! let effort = Effort::default();
+//! let request = effort.clone();
+//! let work = Box::pin(async move {
+//!     request.enter_lane(LARGE + 1).await;
+//!     std::thread::current().name() == Some("heavy-lane")
+//! });
+//! assert_eq!(lane.drive(&effort, None, work).await, Some(true));
+//! # });
+//! ```
 
+mod background;
 mod effort;
+mod locked;
 mod turns;
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use admission::expression::{YieldPacer, take_yielded_cost};
@@ -24,8 +41,10 @@ use tokio::task::JoinHandle;
 use value::BudgetEnded;
 
 pub use effort::{CancelOnDrop, Effort};
+pub use locked::without_turn;
 use runtime::MetricRegistry;
-use turns::{AccountTurn, AccountTurns};
+pub use turns::LaneAccount;
+use turns::{AccountTurns, RequestTurn};
 
 /// Bodies and stored objects of more bytes than this are large. One of this size takes about 5 ms in a
 /// release build, the most that other requests should wait for.
@@ -41,6 +60,20 @@ pub async fn enter_lane(size: usize) {
     }
 }
 
+/// Reading one object takes at least about as long as processing this many bytes.
+pub const BYTES_PER_OBJECT: usize = 512;
+
+/// Cost of expressions that takes about as long as processing one byte of an object.
+const COST_OF_BYTE: u64 = 4;
+
+/// Yields after work with an object of `size` bytes, and counts that work: a request with many objects continues in the heavy lane.
+pub async fn yield_after(size: usize) {
+    let pacer = YieldPacer::default();
+    let work = u64::try_from(size.saturating_add(BYTES_PER_OBJECT)).unwrap_or(u64::MAX);
+    pacer.add(work.saturating_mul(COST_OF_BYTE));
+    pacer.yield_now().await;
+}
+
 /// Increment of the `nice` value of the lane's threads.
 const NICENESS: i32 = 10;
 
@@ -52,16 +85,19 @@ pub struct HeavyLane {
     requests: IntCounter,
     cancelled: IntCounter,
     running: IntGauge,
+    background_tasks: IntCounter,
 }
 
 impl HeavyLane {
     /// Starts half as many threads as there are cores, at least one.
     pub fn start(registry: &MetricRegistry) -> io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = (cores / 2).max(1);
         let runtime = Builder::new_multi_thread()
-            .worker_threads((cores / 2).max(1))
+            .worker_threads(threads)
             .thread_name("heavy-lane")
             .on_thread_start(|| {
+                background::mark_lane_thread();
                 // On Linux this affects only the calling thread. If it fails, the lane still has fewer
                 // threads than cores.
                 let _ = rustix::process::nice(NICENESS);
@@ -79,9 +115,15 @@ impl HeavyLane {
             "portcullis_large_requests_running",
             "Requests with large bodies or objects that are on the heavy lane now.",
         );
+        let background_tasks = registry.counter(
+            "portcullis_large_background_tasks_total",
+            "Background work on large data, such as reads of controllers, that ran on the heavy lane.",
+        );
         let (requests, running) = (requests.map_err(io::Error::other)?, running.map_err(io::Error::other)?);
         let cancelled = cancelled.map_err(io::Error::other)?;
-        Ok(HeavyLane { runtime: Some(runtime), turns: Arc::default(), requests, cancelled, running })
+        let background_tasks = background_tasks.map_err(io::Error::other)?;
+        let turns = Arc::new(AccountTurns::new(turns::class_turns(threads)));
+        Ok(HeavyLane { runtime: Some(runtime), turns, requests, cancelled, running, background_tasks })
     }
 
     /// Runs a request's work to completion: on the main runtime, and in the lane once it becomes large. Work
@@ -105,19 +147,15 @@ impl HeavyLane {
             return done;
         }
         let runtime = self.runtime.as_ref()?;
-        let turn = match (effort.account(), deadline) {
-            (None, _) => None,
-            (Some(account), None) => Some(self.turns.take(account).await),
-            // Work that waited too long still runs: it ends at its next check of the budget, which is
-            // cancelled below.
-            (Some(account), Some(deadline)) => {
-                tokio::time::timeout_at(deadline.into(), self.turns.take(account)).await.ok()
-            }
+        let turn = match effort.account() {
+            None => None,
+            Some(account) => Some(RequestTurn::take(&self.turns, account, deadline).await),
         };
         self.requests.inc();
         self.running.inc();
-        let _leaving = Leaving(self.running.clone());
-        let mut running = AbortOnDrop(runtime.spawn(AtHome { home: Handle::current(), work, turn }));
+        let _in_lane = LaneGaugeGuard(self.running.clone());
+        let mut running =
+            AbortOnDrop(runtime.spawn(AtHome { home: Handle::current(), work, turn, needs_no_turn: false }));
         let in_time = match deadline {
             Some(deadline) => tokio::time::timeout_at(deadline.into(), &mut running.0).await.ok(),
             None => None,
@@ -156,9 +194,9 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-struct Leaving(IntGauge);
+struct LaneGaugeGuard(IntGauge);
 
-impl Drop for Leaving {
+impl Drop for LaneGaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -169,10 +207,11 @@ impl Drop for Leaving {
 struct AtHome<T> {
     home: Handle,
     work: Pin<Box<dyn Future<Output = T> + Send>>,
-    /// Released when the work first waits for something, but not when it only yields. A webhook may call this
-    /// server with the same account before it answers: if the turn were not released, both would wait for
-    /// each other.
-    turn: Option<AccountTurn>,
+    /// Given up while the work waits for something, but not when it only yields: a webhook may call this server with the same account before
+    /// it answers, and both would wait for each other.
+    turn: Option<RequestTurn>,
+    /// The work waited inside of [`without_turn`], so that it continues without one.
+    needs_no_turn: bool,
 }
 
 impl<T> Future for AtHome<T> {
@@ -181,11 +220,21 @@ impl<T> Future for AtHome<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let home = self.home.clone();
         let _home = home.enter();
+        if !self.needs_no_turn
+            && let Some(turn) = &mut self.turn
+        {
+            ready!(turn.poll_retake(context));
+        }
+        locked::take_waits();
         take_yielded_cost();
         let polled = self.work.as_mut().poll(context);
         let only_gave_way = take_yielded_cost() > 0;
-        if polled.is_pending() && !only_gave_way {
-            self.turn = None;
+        self.needs_no_turn = locked::take_waits();
+        if polled.is_pending()
+            && !only_gave_way
+            && let Some(turn) = &mut self.turn
+        {
+            turn.release();
         }
         polled
     }

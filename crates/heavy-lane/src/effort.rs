@@ -1,13 +1,14 @@
 //! How much a request may compute, and whether it is large.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use api::Status;
-use value::{Budget, BudgetEnded, Str};
+use value::{Budget, BudgetEnded, steps};
 
 use super::LARGE;
+use super::turns::LaneAccount;
 
 /// Steps that one request may take: some seconds of work, and far more than kube-apiserver can do before its
 /// timeout.
@@ -35,13 +36,13 @@ struct EffortState {
     is_large: AtomicBool,
     /// Total cost of expressions at the last yield.
     evaluated: AtomicU64,
-    /// Set by the first write: from then on the request runs to completion, even if its client is gone.
-    has_written: AtomicBool,
+    /// Writes that are in progress or may be stored. After the first, the request runs to completion, even if its client is gone.
+    writes: AtomicUsize,
     /// Set once the requested resource is found. Before that its strings are client input and must not become
     /// metric labels.
     is_routed: AtomicBool,
     /// Account whose turns in the lane it uses; a request without an account needs none.
-    account: OnceLock<Str>,
+    account: OnceLock<LaneAccount>,
 }
 
 impl Default for Effort {
@@ -77,16 +78,44 @@ impl Effort {
         work(&self.budget)
     }
 
+    /// Runs synchronous work over the objects of the request, such as decoding, patching and defaulting, and takes its steps from
+    /// the budget. Work whose client has left ends with a timeout, work that takes too many steps with 413. A request
+    /// that has begun to write is not interrupted.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, Status> {
+        if self.has_written() {
+            return Ok(work());
+        }
+        steps::within(&self.budget, work).map_err(Status::of_ended_budget)
+    }
+
+    /// The budget of synchronous work that does not see this effort: without limit once the request has begun to write.
+    pub fn remaining_budget(&self) -> Budget {
+        if self.has_written() { Budget::UNLIMITED } else { self.budget.clone() }
+    }
+
     /// Must be called before each write. Fails if the deadline has passed and nothing is written yet: the
     /// client has received a timeout, audit has recorded it, and a webhook that fails open may have been cut
     /// off by the client's own deadline. A request that has already written runs to completion.
     pub fn begin_write(&self, deadline: Option<Instant>) -> Result<(), Status> {
-        let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
-        if is_late && !self.state.has_written.load(Ordering::Relaxed) {
+        if is_past(deadline) && !self.has_written() {
             return Err(too_late());
         }
-        self.state.has_written.store(true, Ordering::Relaxed);
+        self.state.writes.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Must be called after a write that the store refused: it has stored nothing, so the request may end at its deadline again.
+    pub fn write_refused(&self) {
+        self.state.writes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Must be called before a change is attempted, for the first time or after a conflict. Fails if the deadline has passed or the client
+    /// is gone, and nothing is written: the attempt would compute for nothing.
+    pub fn begin_attempt(&self, deadline: Option<Instant>) -> Result<(), Status> {
+        if is_past(deadline) && !self.has_written() {
+            return Err(too_late());
+        }
+        self.check()
     }
 
     /// Records that the requested resource is served.
@@ -99,18 +128,18 @@ impl Effort {
         self.state.is_routed.load(Ordering::Relaxed)
     }
 
-    /// True once the request has begun to write.
+    /// True while the request writes, and once it may have written.
     pub fn has_written(&self) -> bool {
-        self.state.has_written.load(Ordering::Relaxed)
+        self.state.writes.load(Ordering::Relaxed) > 0
     }
 
     /// Sets the account whose turns in the lane this request uses.
-    pub fn set_account(&self, account: &Str) {
+    pub fn set_account(&self, account: LaneAccount) {
         // Only the first call, after authentication, has an effect.
-        let _ = self.state.account.set(account.clone());
+        let _ = self.state.account.set(account);
     }
 
-    pub(super) fn account(&self) -> Option<&Str> {
+    pub(super) fn account(&self) -> Option<&LaneAccount> {
         self.state.account.get()
     }
 
@@ -130,16 +159,20 @@ impl Effort {
     /// write.
     pub fn check(&self) -> Result<(), Status> {
         match self.budget.check() {
-            Err(BudgetEnded::Cancelled) if !self.state.has_written.load(Ordering::Relaxed) => Err(too_late()),
+            Err(BudgetEnded::Cancelled) if !self.has_written() => Err(too_late()),
             // Code that counts steps reports an exhausted budget itself.
             Err(BudgetEnded::Cancelled | BudgetEnded::Exhausted) | Ok(()) => Ok(()),
         }
     }
 }
 
+fn is_past(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| deadline <= Instant::now())
+}
+
 /// Status 504 for a request past its deadline.
 fn too_late() -> Status {
-    Status::timeout("request did not complete within the allotted timeout", 0)
+    Status::of_ended_budget(BudgetEnded::Cancelled)
 }
 
 /// Cancels a request's budget if dropped before the response, as when the client disconnects.
