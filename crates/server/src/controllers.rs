@@ -2,8 +2,9 @@
 //! its own identity.
 
 mod skim;
+mod store_watch;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,27 +17,29 @@ use catalog::encode;
 use catalog::keys;
 use catalog::{Catalog, Sent};
 use controllers::{
-    AggregatedKinds, Api, ChangeStream, ClusterReader, ControllerOptions, FailedDiscovery, ObjectChange,
-    ObjectEvent, ObserveClaims, PatchBody, Recount, ResourceKind, StoredBy, TypedObjectRef, WatchSource,
+    AggregatedKinds, Api, ClusterReader, ControllerOptions, FailedDiscovery, ObjectChange, ObserveClaims,
+    PatchBody, Recount, ResourceKind, StoredBy, TypedObjectRef, WatchSource,
 };
 use documents::discovery::RemoteVersion;
 use http::Method;
 use kinds::table::Verb;
 use runtime::truncate_remote::truncate_remote;
-use storage::{ChangeKind, StoredEntry, WatchError};
+use storage::StoredEntry;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use value::{Map, Str, Value};
 
 use crate::aggregation::forward::encode_path;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::state::State;
+use store_watch::{ChangeReader, StoreWatch, WatchFilter};
 
 /// Starts the controllers of kube-controller-manager. They end when `stop` becomes true; the future completes when every controller
 /// has finished its current work. Dropping it aborts them.
 pub(crate) fn start(
     state: &Arc<State>,
     root_ca: Option<String>,
+    bootstrap_tokens: bool,
     stop: watch::Receiver<bool>,
 ) -> impl Future<Output = ()> + Send + use<> {
     let quotas = Arc::clone(&state.admission.quotas);
@@ -50,12 +53,13 @@ pub(crate) fn start(
         recount,
         admin_access: state.apis.admin_access,
         observe_claims: Some(ObserveClaims(state.metrics.claims.clone())),
+        bootstrap_tokens,
         ..ControllerOptions::new(root_ca, aggregate)
     };
     controllers::start(access(state), options, stop)
 }
 
-/// The scheduler; `stop` as in [`start`].
+/// Starts the built-in scheduler, which runs until `stop` is true.
 pub(crate) fn start_scheduler(state: &Arc<State>, stop: watch::Receiver<bool>) -> JoinHandle<()> {
     controllers::start_scheduler(access(state), state.apis.admin_access, stop)
 }
@@ -71,11 +75,11 @@ fn access(state: &Arc<State>) -> impl Fn(&'static str) -> InProcess + use<> {
     let state = Arc::clone(state);
     move |name| InProcess {
         state: Arc::clone(&state),
-        client: Client::new(
+        client: LoopbackClient::new(
             Arc::clone(&state),
             match name {
                 controllers::SCHEDULER => InternalIdentity::Scheduler,
-                _ => InternalIdentity::ServiceAccount { namespace: "kube-system", name },
+                _ => InternalIdentity::ServiceAccount { namespace: api::namespaces::SYSTEM, name },
             },
         ),
         kinds: Arc::clone(&kinds),
@@ -98,7 +102,7 @@ struct StoredKinds {
 impl StoredKinds {
     fn of(catalog: &Catalog) -> Self {
         let mut kinds = StoredKinds { all: Vec::new(), by_prefix: HashMap::new() };
-        for served in catalog.stored_kinds().iter().filter(|served| served.row().is_some()) {
+        for served in catalog.stored_in_preferred_version().iter().filter(|served| served.row().is_some()) {
             let kind = Arc::new(kind(served));
             kinds.by_prefix.insert(served.scope(""), Arc::clone(&kind));
             kinds.all.push(kind);
@@ -138,7 +142,7 @@ fn kind(served: &catalog::ServedResource) -> ResourceKind {
 /// The API access of one controller.
 struct InProcess {
     state: Arc<State>,
-    client: Client,
+    client: LoopbackClient,
     kinds: Arc<StoredKinds>,
 }
 
@@ -148,7 +152,7 @@ impl InProcess {
     }
 
     /// The client that reaches the server storing the objects of a kind.
-    fn client_for(&self, kind: &ResourceKind) -> Client {
+    fn client_for(&self, kind: &ResourceKind) -> LoopbackClient {
         match kind.stored_by {
             StoredBy::ThisServer => self.client.clone(),
             StoredBy::AggregatedServer => self.client.elsewhere(),
@@ -166,12 +170,31 @@ impl InProcess {
         self.served(kind).map(|served| served.scope(namespace))
     }
 
-    /// Decodes an object in the version of `kind`. Custom resources are not converted; controllers read only their metadata.
-    fn object(&self, kind: &ResourceKind, entry: &StoredEntry) -> Result<Value, Status> {
-        match self.served(kind) {
-            Some(served) => served.show_unconverted(entry).map(Sent::into_value),
-            None => encode::tree(entry),
-        }
+    /// Decodes the objects of a kind, in the heavy lane if they are large together.
+    fn objects(&self, kind: &ResourceKind, entries: Vec<Arc<StoredEntry>>) -> Result<Vec<Value>, Status> {
+        let served = self.served(kind);
+        self.in_lane(entries, move |entries| {
+            entries.iter().map(|entry| object(served.as_deref(), entry)).collect::<Result<_, _>>()
+        })?
+    }
+
+    /// Reads entries, in the heavy lane if they are large together. Fails if the server stops.
+    fn in_lane<T: Send + 'static>(
+        &self,
+        entries: Vec<Arc<StoredEntry>>,
+        read: impl FnOnce(&[Arc<StoredEntry>]) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let size = entries.iter().map(|entry| entry.body.len()).sum();
+        let done = self.state.serving.heavy.run_blocking(size, move || read(&entries));
+        done.ok_or_else(|| Status::internal("the server is stopping"))
+    }
+}
+
+/// Decodes an object in the version of its resource. Custom resources are not converted; controllers read only their metadata.
+fn object(served: Option<&catalog::ServedResource>, entry: &StoredEntry) -> Result<Value, Status> {
+    match served {
+        Some(served) => served.shapes().show_unconverted(entry).map(Sent::into_value),
+        None => encode::tree(entry),
     }
 }
 
@@ -185,7 +208,7 @@ impl ClusterReader for InProcess {
     }
 
     fn kinds(&self) -> Vec<Arc<ResourceKind>> {
-        let served = self.state.apis.catalog.stored_kinds();
+        let served = self.state.apis.catalog.stored_in_preferred_version();
         let custom =
             served.iter().filter(|served| served.row().is_none()).map(|served| Arc::new(kind(served)));
         self.kinds.all.iter().cloned().chain(custom).collect()
@@ -196,24 +219,32 @@ impl ClusterReader for InProcess {
     }
 
     fn get(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
-        self.entry(object_ref).map(|entry| self.object(&object_ref.kind, &entry)).transpose()
+        let Some(entry) = self.entry(object_ref) else { return Ok(None) };
+        Ok(self.objects(&object_ref.kind, vec![entry])?.pop())
     }
 
     fn metadata(&self, object_ref: &TypedObjectRef) -> Result<Option<Value>, Status> {
-        self.entry(object_ref).map(|entry| skim::metadata(&entry)).transpose()
+        let Some(entry) = self.entry(object_ref) else { return Ok(None) };
+        self.in_lane(vec![entry], |entries| entries.first().map(|entry| skim::metadata(entry)).transpose())?
     }
 
     fn list(&self, kind: &ResourceKind, namespace: &str) -> Result<Vec<Value>, Status> {
         let Some(scope) = self.scope(kind, namespace) else { return Ok(Vec::new()) };
         let page = self.state.storage.store.snapshot(&scope);
-        page.entries.iter().map(|entry| self.object(kind, entry)).collect()
+        self.objects(kind, page.entries.iter().cloned().collect())
     }
 
     fn list_by_field(&self, kind: &ResourceKind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
         let Some(scope) = self.scope(kind, "") else { return Ok(Vec::new()) };
         let page = self.state.storage.store.snapshot(&scope);
-        let matching = page.entries.iter().filter(|entry| FactsRef::new(&entry.facts).field(field) == value);
-        matching.map(|entry| self.object(kind, entry)).collect()
+        let matches = |entry: &Arc<StoredEntry>| FactsRef::new(&entry.facts).field(field) == value;
+        self.objects(kind, page.entries.iter().filter(|entry| matches(entry)).cloned().collect())
+    }
+
+    fn names(&self, kind: &ResourceKind, namespace: &str) -> Vec<Str> {
+        let Some(scope) = self.scope(kind, namespace) else { return Vec::new() };
+        let page = self.state.storage.store.snapshot(&scope);
+        page.entries.iter().map(|entry| keys::name(&entry.key).into()).collect()
     }
 
     fn count(&self, kind: &ResourceKind, namespace: &str) -> usize {
@@ -229,71 +260,6 @@ impl ClusterReader for InProcess {
     }
 }
 
-/// A watch on the store that filters by key before it decodes objects.
-struct StoreWatch {
-    events: storage::Watch,
-    filter: WatchFilter,
-    kinds: Arc<StoredKinds>,
-    state: Arc<State>,
-}
-
-enum WatchFilter {
-    All,
-    Named(Str),
-    Owners,
-}
-
-impl StoreWatch {
-    /// The change to report for an entry, or `None` if the filter rejects it. `old` is the entry before the change.
-    fn change(&self, entry: &StoredEntry, old: Option<&StoredEntry>, deleted: bool) -> Option<ObjectChange> {
-        let object = match &self.filter {
-            WatchFilter::All => self.decode(entry),
-            WatchFilter::Named(name) => {
-                let named = entry.key.rsplit('/').next() == Some(name.as_str());
-                named.then(|| self.decode(entry)).flatten()
-            }
-            WatchFilter::Owners => {
-                let is_event = entry.key.starts_with(keys::EVENTS);
-                let concerns =
-                    deleted || skim::concerns_owners(entry) || old.is_some_and(skim::concerns_owners);
-                if is_event || !concerns {
-                    return None;
-                }
-                skim::metadata(entry).ok()
-            }
-        };
-        Some(ObjectChange {
-            object_ref: self.kinds.object_ref(&self.state.apis.catalog, &entry.key)?,
-            object: object?,
-            deleted,
-        })
-    }
-
-    fn decode(&self, entry: &StoredEntry) -> Option<Value> {
-        let kind = self.kinds.object_ref(&self.state.apis.catalog, &entry.key)?.kind;
-        let served = self.state.apis.catalog.find(&kind.group, &kind.version, &kind.plural)?;
-        served.show_unconverted(entry).map(Sent::into_value).ok()
-    }
-}
-
-impl ChangeStream for StoreWatch {
-    async fn next(&mut self) -> ObjectEvent {
-        loop {
-            // The filter may skip many events in a row; yield regularly, so that other tasks can run.
-            tokio::task::coop::consume_budget().await;
-            let event = match self.events.next().await {
-                Ok(event) => event,
-                Err(WatchError::Closed) => return ObjectEvent::Closed,
-                Err(_) => return ObjectEvent::Lost,
-            };
-            let deleted = event.kind == ChangeKind::Deleted;
-            if let Some(change) = self.change(&event.entry, event.previous.as_deref(), deleted) {
-                return ObjectEvent::Change(change);
-            }
-        }
-    }
-}
-
 impl Api for InProcess {
     type Watch = StoreWatch;
 
@@ -304,10 +270,16 @@ impl Api for InProcess {
             WatchSource::Owners => (None, WatchFilter::Owners),
         };
         let (page, events) = self.state.storage.store.list_and_watch(scope.as_deref().unwrap_or(keys::ROOT));
-        let watch =
-            StoreWatch { events, filter, kinds: Arc::clone(&self.kinds), state: Arc::clone(&self.state) };
-        let initial = page.entries.iter().filter_map(|entry| watch.change(entry, None, false)).collect();
-        (initial, watch)
+        let (kinds, state) = (Arc::clone(&self.kinds), Arc::clone(&self.state));
+        let changes = Arc::new(ChangeReader { filter, kinds, state });
+        let entries = page.entries.iter().filter(|entry| !changes.rejects(&entry.key)).cloned().collect();
+        let reader = Arc::clone(&changes);
+        let read = move |entries: &[Arc<StoredEntry>]| {
+            entries.iter().filter_map(|entry| reader.change(entry, None, false)).collect()
+        };
+        // Without a lane the server stops, and the watch ends.
+        let initial = self.in_lane(entries, read).unwrap_or_default();
+        (initial, StoreWatch { events, changes })
     }
 
     async fn create(&self, kind: &ResourceKind, namespace: &str, object: &Value) -> Result<Value, Status> {
@@ -371,6 +343,7 @@ impl Api for InProcess {
 fn elsewhere(mut versions: Vec<RemoteVersion>) -> AggregatedKinds {
     versions.sort_by_key(|version| std::cmp::Reverse(version.registration.version_priority));
     let mut found = AggregatedKinds::default();
+    let mut listed: HashSet<(Str, Str)> = HashSet::new();
     for RemoteVersion { registration, entry } in versions {
         let version = format!("{}/{}", registration.group, registration.version);
         if entry.str_at(&["freshness"]) != Some("Current") {
@@ -391,9 +364,9 @@ fn elsewhere(mut versions: Vec<RemoteVersion>) -> AggregatedKinds {
                 deletes_collections: has("deletecollection"),
                 stored_by: StoredBy::AggregatedServer,
             };
-            // Already listed in a version of higher priority.
-            let known = found.kinds.iter().any(|k| k.group == kind.group && k.plural == kind.plural);
-            if !kind.namespaced || !kind.deletable || known {
+            let name = (kind.group.clone(), kind.plural.clone());
+            // It may be listed already in a version of higher priority.
+            if !kind.namespaced || !kind.deletable || listed.contains(&name) {
                 continue;
             }
             // A resource name that is not a single path segment would address something else. Its objects cannot be enumerated safely.
@@ -401,6 +374,7 @@ fn elsewhere(mut versions: Vec<RemoteVersion>) -> AggregatedKinds {
                 found.unknown.push(FailedDiscovery { version: version.clone(), why });
                 break;
             }
+            listed.insert(name);
             found.kinds.push(Arc::new(kind));
         }
     }

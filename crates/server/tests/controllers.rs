@@ -9,7 +9,7 @@ use api::{Status, meta};
 use authn::InternalIdentity;
 use http::Method;
 use server::Ephemeral;
-use server::client::Client;
+use server::client::LoopbackClient;
 use value::{Value, json};
 
 /// Time limit of every wait, generous for a busy machine.
@@ -18,13 +18,13 @@ const POLL: Duration = Duration::from_millis(5);
 
 struct Server {
     ephemeral: Ephemeral,
-    admin: Client,
+    admin: LoopbackClient,
 }
 
 impl Server {
     async fn start() -> Self {
         let ephemeral = Ephemeral::start().await.unwrap();
-        let admin = Client::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
+        let admin = LoopbackClient::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
         Server { ephemeral, admin }
     }
 
@@ -342,7 +342,7 @@ async fn an_object_whose_owner_does_not_exist_is_garbage_collected() {
 }
 
 #[tokio::test]
-async fn rules_of_a_labelled_cluster_role_reach_the_roles_that_aggregate_it() {
+async fn rules_of_a_labeled_cluster_role_reach_the_roles_that_aggregate_it() {
     let server = Server::start().await;
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     for built_in in ["view", "edit", "admin"] {
@@ -397,7 +397,7 @@ async fn a_server_with_controllers_stops() {
 #[tokio::test]
 async fn disabled_controllers_create_no_service_accounts() {
     let ephemeral = Ephemeral::start_with(|config| config.controllers.enabled = false).await.unwrap();
-    let admin = Client::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
+    let admin = LoopbackClient::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
     let namespaces =
         admin.request(Method::GET, "/api/v1/serviceaccounts", "application/json", None).await.unwrap();
     assert_eq!(namespaces.list_at(&["items"]), []);

@@ -1,4 +1,4 @@
-//! Large work that a small request causes runs on the heavy lane: deletions of large objects, requests of controllers, and
+//! Large work that a small request causes runs on the heavy lane: deletions of large objects, requests and reads of controllers, and
 //! comparisons of large roles.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The number of requests that ran on the lane.
-async fn lane_requests(client: &Client) -> u64 {
+pub(crate) async fn lane_requests(client: &Client) -> u64 {
     let metrics = client.get("/metrics").await.unwrap().text();
     let line = metrics.lines().find(|line| line.starts_with("portcullis_large_requests_total ")).unwrap();
     line.rsplit(' ').next().unwrap().parse().unwrap()
@@ -69,6 +69,86 @@ async fn requests_of_the_server_itself_run_on_the_heavy_lane() {
     assert!(lane_requests(&client).await > before);
 }
 
+#[tokio::test]
+async fn controllers_read_large_objects_on_the_heavy_lane() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let default = "/api/v1/namespaces/default";
+    eventually(PATIENCE, async || accepts(client.get(&format!("{default}/serviceaccounts/default")).await))
+        .await
+        .unwrap();
+    let large = json!({"a": "x".repeat(200_000)});
+    let map = json!({"metadata": {"name": "large", "annotations": {}}, "data": large});
+    let mut env = large_pod();
+    env["metadata"] = json!({"name": "large"});
+    let reads = async || metric(&client, "portcullis_large_background_tasks_total", "").await.unwrap();
+    // The garbage collector reads every object, and further controllers read pods.
+    for (path, object, readers) in [("configmaps", map, 1.0), ("pods", env, 2.0)] {
+        let before = reads().await;
+        accepts(client.post(&format!("{default}/{path}"), &object).await).unwrap();
+        eventually(PATIENCE, async || match reads().await - before {
+            more if more >= readers => Ok(()),
+            more => Err(Problem::new(format!("{path}: {more} reads used the lane"))),
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn deletions_of_many_small_objects_run_on_the_heavy_lane() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for i in 0..110 {
+        let labels = if i < 3 { json!({"few": "f"}) } else { json!({}) };
+        let map = json!({"metadata": {"name": format!("m{i}"), "labels": labels}});
+        accepts(client.post(maps, &map).await).unwrap();
+    }
+    for (selector, is_large) in [("labelSelector=few", false), ("labelSelector=%21other", true)] {
+        let before = lane_requests(&client).await;
+        accepts(client.delete(&format!("{maps}?dryRun=All&{selector}")).await).unwrap();
+        assert_eq!(lane_requests(&client).await > before, is_large, "{selector}");
+    }
+}
+
+#[tokio::test]
+async fn pods_that_a_service_account_enlarges_are_admitted_on_the_heavy_lane() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let secrets = |count: usize, length: usize| -> Value {
+        (0..count).map(|_| json!({"name": "s".repeat(length)})).collect()
+    };
+    // The account `half` is not large, but with its content the pod is.
+    for (name, count, pod_size, is_large) in
+        [("small", 1, 40_000, false), ("large", 1_500, 0, true), ("half", 800, 40_000, true)]
+    {
+        let account = json!({"metadata": {"name": name}, "imagePullSecrets": secrets(count, 40)});
+        accepts(client.post("/api/v1/namespaces/default/serviceaccounts", &account).await).unwrap();
+        let pod = json!({"metadata": {"name": name, "annotations": {"a": "x".repeat(pod_size)}},
+            "spec": {"serviceAccountName": name, "containers": [{"name": "c", "image": "i"}]}});
+        let before = lane_requests(&client).await;
+        accepts(client.post("/api/v1/namespaces/default/pods", &pod).await).unwrap();
+        assert_eq!(lane_requests(&client).await > before, is_large, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn large_selectors_over_many_objects_are_evaluated_on_the_heavy_lane() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for i in 0..300 {
+        accepts(client.post(maps, &json!({"metadata": {"name": format!("m{i}")}})).await).unwrap();
+    }
+    for (requirements, is_large) in [(1000, true), (1, false)] {
+        let selector = vec!["%21k"; requirements].join("%2C");
+        let before = lane_requests(&client).await;
+        accepts(client.get(&format!("{maps}?labelSelector={selector}")).await).unwrap();
+        assert_eq!(lane_requests(&client).await > before, is_large, "{requirements} requirements");
+    }
+}
+
 /// RBAC rules for `count` resources.
 fn rules(count: usize) -> Value {
     (0..count)
@@ -108,9 +188,23 @@ async fn rules_of_large_roles_are_compared_only_with_overlapping_rules() {
 
 /// A pod of some hundred kilobytes, which takes long to validate.
 fn large_pod() -> Value {
+    pod_with_variables(4000)
+}
+
+fn pod_with_variables(count: usize) -> Value {
     let env: Value =
-        (0..4000).map(|i| json!({"name": format!("VARIABLE_{i}"), "value": "a value"})).collect();
+        (0..count).map(|i| json!({"name": format!("VARIABLE_{i}"), "value": "a value"})).collect();
     json!({"metadata": {"generateName": "large-"}, "spec": {"containers": [{"name": "c", "image": "i", "env": env}]}})
+}
+
+/// Allows all users to create pods.
+async fn allow_pods(admin: &Client) {
+    let role = json!({"metadata": {"name": "pods"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]});
+    accepts(admin.post(&format!("{RBAC}/clusterroles"), &role).await).unwrap();
+    let binding = json!({"metadata": {"name": "pods"},
+        "subjects": [{"kind": "Group", "name": "system:authenticated"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pods"}});
+    accepts(admin.post(&format!("{RBAC}/clusterrolebindings"), &binding).await).unwrap();
 }
 
 #[tokio::test]
@@ -119,12 +213,7 @@ async fn large_requests_of_one_user_do_not_precede_those_of_another() {
     let pods = "/api/v1/namespaces/default/pods?dryRun=All";
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
-    let role = json!({"metadata": {"name": "pods"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]});
-    accepts(admin.post(&format!("{RBAC}/clusterroles"), &role).await).unwrap();
-    let binding = json!({"metadata": {"name": "pods"},
-        "subjects": [{"kind": "Group", "name": "system:authenticated"}],
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pods"}});
-    accepts(admin.post(&format!("{RBAC}/clusterrolebindings"), &binding).await).unwrap();
+    allow_pods(&admin).await;
     let (alice, bob) = (admin.as_token(Some("alicetoken")), admin.as_token(Some("bobtoken")));
     let pod = large_pod();
     // The service account of the pod must exist, too.

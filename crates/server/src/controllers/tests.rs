@@ -8,7 +8,7 @@ use value::{Value, json};
 
 use super::{access, aggregate, collection, elsewhere, is_segment, items, path};
 use crate::Ephemeral;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -19,7 +19,7 @@ fn parse(text: &str) -> Value {
 #[tokio::test]
 async fn only_pods_of_deleted_nodes_fail_and_are_deleted() {
     let server = Ephemeral::start_with(|config| config.controllers.enabled = false).await.unwrap();
-    let admin = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
+    let admin = LoopbackClient::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
     admin.create("/api/v1/nodes", &parse(r#"{"metadata":{"name":"here"}}"#)).await.unwrap();
     admin
         .create("/api/v1/namespaces/default/serviceaccounts", &parse(r#"{"metadata":{"name":"default"}}"#))
@@ -100,7 +100,7 @@ fn serving(resource: &str) -> RemoteVersion {
         r#"{{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{}]}}"#,
         text.replace("\"R\"", resource)
     ));
-    let entry = discovery::aggregated_versions(&list, "g", "v1").unwrap();
+    let entry = Arc::new(discovery::aggregated_versions(&list, "g", "v1").unwrap());
     RemoteVersion { registration: of_custom_version("g", "v1"), entry }
 }
 
