@@ -1,12 +1,15 @@
 //! A client chooses the timeout of its request, and must not bypass checks by that.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use conformance::client::HttpResponse;
 use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
-use conformance::{Client, Server, accepts, eventually, rejects};
+use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
+
+use crate::callers::{SOON, metric};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
@@ -69,4 +72,59 @@ async fn a_request_that_timed_out_has_written_nothing() {
     assert!(late > 0, "no request was late");
     assert_eq!(written, 0, "{written} of {late} late requests were stored");
     accepts(client.post(&format!("{MAPS}?timeout=20s"), &map("in-time")).await).unwrap();
+}
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Adds an annotation to the CRD of the test.
+async fn annotate(client: &Client, query: &str, name: &str) -> conformance::Result<HttpResponse> {
+    let body = json!({"metadata": {"annotations": {name: "yes"}}}).to_string();
+    let headers = [("content-type", "application/merge-patch+json")];
+    client.send(Method::PATCH, &format!("{CRDS}/many.example.com{query}"), &headers, body.into()).await
+}
+
+/// Two clients change a large object at the same time, so that one of them has a conflict and attempts the change again.
+#[tokio::test]
+async fn a_conflict_does_not_lift_the_deadline_of_a_request() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let versions: Vec<Value> = (1..=600)
+        .map(|number| {
+            json!({"name": format!("v{number}"), "served": true, "storage": number == 1,
+                "schema": {"openAPIV3Schema": {"type": "object"}}})
+        })
+        .collect();
+    let names = json!({"plural": "many", "kind": "Many", "listKind": "ManyList", "singular": "many"});
+    let crd = json!({"metadata": {"name": "many.example.com"}, "spec":
+        {"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions}});
+    accepts(client.post(CRDS, &crd).await).unwrap();
+    eventually(SOON, async || accepts(annotate(&client, "", "warm").await)).await.unwrap();
+    let begun = Instant::now();
+    accepts(annotate(&client, "", "alone").await).unwrap();
+    let alone = begun.elapsed();
+    let mut late = Vec::new();
+    // Some of the deadlines are between the first attempt and the end of the second one.
+    for step in 1..=24 {
+        let limit = (alone * step / 12).as_millis().max(1);
+        let (mine, other) = (format!("mine-{step}"), format!("other-{step}"));
+        let other_client = client.as_token(client.token());
+        let query = format!("?timeout={limit}ms");
+        let (mine_answer, other_answer) =
+            tokio::join!(annotate(&client, &query, &mine), annotate(&other_client, "", &other));
+        accepts(other_answer).unwrap();
+        if mine_answer.unwrap().code == 504 {
+            late.push(mine);
+        }
+    }
+    assert!(!late.is_empty(), "no request was late");
+    // Requests may go on after their answer.
+    eventually(SOON, async || match metric(&client, "portcullis_large_requests_running", "").await {
+        Some(0.0) => Ok(()),
+        running => Err(Problem::new(format!("{running:?} requests are running"))),
+    })
+    .await
+    .unwrap();
+    let crd = accepts(client.get(&format!("{CRDS}/many.example.com")).await).unwrap();
+    late.retain(|name| crd["metadata"]["annotations"].get(name).is_some());
+    assert!(late.is_empty(), "stored although they were answered with a timeout: {late:?}");
 }

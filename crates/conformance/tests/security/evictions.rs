@@ -1,8 +1,10 @@
-//! A denied eviction writes nothing.
+//! A denied eviction writes nothing, and large budgets do not occupy the threads of other requests.
 
 use conformance::{Client, Server, accepts, rejects};
 use http::Method;
 use serde_json::{Value, json};
+
+use crate::heavy_lane::lane_requests;
 
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -85,4 +87,22 @@ async fn a_denied_eviction_and_a_dry_run_write_nothing() {
     rejects(client.get(&format!("{PODS}/free")).await, 404, "NotFound").unwrap();
     let budget = accepts(client.get(&format!("{BUDGETS}/free")).await).unwrap();
     assert_eq!(budget["status"]["disruptionsAllowed"], 0, "{budget}");
+}
+
+#[tokio::test]
+async fn large_budgets_of_a_namespace_are_read_on_the_heavy_lane() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    create_pod_and_budget(&client, "free", "Running").await;
+    let path = format!("{PODS}/free/eviction?dryRun=All");
+    for is_large in [false, true] {
+        if is_large {
+            let budget = json!({"metadata": {"name": "large", "annotations": {"a": "x".repeat(100_000)}},
+                "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "other"}}}});
+            accepts(client.post(BUDGETS, &budget).await).unwrap();
+        }
+        let before = lane_requests(&client).await;
+        accepts(client.post(&path, &eviction("free", &json!({}))).await).unwrap();
+        assert_eq!(lane_requests(&client).await > before, is_large);
+    }
 }

@@ -15,22 +15,22 @@ use crate::consistent_reads::BaseEntry;
 use crate::decode;
 use crate::ownership::FieldTracking;
 use crate::state::State;
-use crate::write::{AdmittedDelete, MarkProof, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome};
+use crate::write::{
+    AdmittedDelete, CONFLICT_ATTEMPTS, MarkProof, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome,
+};
 
 use catalog::encode;
+use catalog::keys;
 use catalog::{ServedResource, Subresource, Working};
 use requests::negotiate::{self, BodyMedia};
 use requests::options::DeleteOptions;
 use step::{DeletionStep, next_step};
-pub use step::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 
-/// Number of objects of a collection that are loaded together.
-const CHUNK: usize = 500;
-
-/// Maximum number of attempts when other writes conflict with the deletion.
-const ATTEMPTS: usize = 16;
-
-pub async fn one(state: &State, call: &mut Call, kind: &ServedResource) -> Result<HandlerResponse, Status> {
+pub async fn delete_object(
+    state: &State,
+    call: &mut Call,
+    kind: &ServedResource,
+) -> Result<HandlerResponse, Status> {
     let options = options(call).await?;
     let name = call.info.name.to_string();
     warn_of_orphans(call, kind, &options);
@@ -60,8 +60,8 @@ fn warn_of_orphans(call: &mut Call, kind: &ServedResource, options: &DeleteOptio
     }
 }
 
-/// Refuses the option to delete an unreadable object: this server deletes such objects only offline, see [`catalog::unreadable`]. The message
-/// is kube-apiserver's for a readable object.
+/// Refuses the option to delete an unreadable object: this server deletes such objects only offline, see [`catalog::unreadable`]. The
+/// message is kube-apiserver's for a readable object.
 fn refuse_readable(state: &State, call: &Call, kind: &ServedResource, name: &str) -> Status {
     let key = kind.key(&call.info.namespace, name);
     if state.storage.store.get(&key).is_none() {
@@ -97,17 +97,15 @@ async fn each(
     options: &DeleteOptions,
     page: &SelectedPage,
 ) -> Result<(), Status> {
-    for some in page.entries.chunks(CHUNK) {
-        if kind.as_custom().is_some() {
-            call.enter_lane(some.iter().map(|entry| entry.body.len()).sum()).await;
-        }
+    call.enter_lane_for_all(&page.entries).await;
+    for some in list::chunks(&page.entries) {
         // Convert the chunk in one call of the webhook.
         let converted = match kind.as_custom() {
             Some(_) => state.converter(kind).load_all(some).await?.into_iter().map(Some).collect(),
             None => vec![None; some.len()],
         };
         for (entry, object) in some.iter().zip(converted) {
-            let name = entry.key.rsplit('/').next().unwrap_or_default().to_owned();
+            let name = keys::name(&entry.key).to_owned();
             let mut scoped = call.info.namespace.clone();
             if kind.namespaced && scoped.is_empty() {
                 // Only internal requests may delete in all namespaces at once.
@@ -121,6 +119,8 @@ async fn each(
             let previous = std::mem::replace(&mut call.info.namespace, scoped);
             let outcome = delete(state, call, kind, (&name, ""), options, progress).await;
             call.info.namespace = previous;
+            // A dry run, and the deletion of an object that is being deleted, wait for nothing else.
+            heavy_lane::yield_after(entry.body.len()).await;
             match outcome {
                 Err(status) if status.code() != 404 => return Err(status),
                 _ => {}
@@ -159,17 +159,17 @@ async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
     }
     let mut value = tree.value;
     if let Some(schema) = schema::of("", "v1", "DeleteOptions") {
-        let outcome = schema::decode::normalise(&mut value, schema);
+        let outcome = schema::decode::normalize(&mut value, schema);
         if let Some(error) = outcome.type_error(&tree.json) {
             return Err(Status::bad_request(error));
         }
     }
     let options = DeleteOptions::from_body(&value)?;
-    if call.record().wants_request() {
+    if call.audit_record().wants_request() {
         // kube-apiserver records them in its internal version.
         value.set_at(&["kind"], "DeleteOptions");
         value.set_at(&["apiVersion"], "meta.k8s.io/__internal");
-        call.record().request_object(&value);
+        call.audit_record().request_object(&value);
     }
     Ok(options)
 }
@@ -231,13 +231,9 @@ pub async fn delete(
     let key = kind.key(&call.info.namespace, name);
     let options_value = options.to_value();
     let context = write_context(state, kind, options, &options_value);
-    let store = &state.storage.store;
-    let mut base = if options.dry_run {
-        BaseEntry::newest(store, &key).await?
-    } else {
-        BaseEntry::in_memory(store, &key)
-    };
-    for _ in 0..ATTEMPTS {
+    let mut base = BaseEntry::for_write(&state.storage.store, &key, options.dry_run).await?;
+    for _ in 0..CONFLICT_ATTEMPTS {
+        call.effort.begin_attempt(call.deadline)?;
         let attempted = match base.entry() {
             None => Err(StoreError::Refused(Status::not_found(&kind.resource, name))),
             Some(entry) => attempt(&context, call, (name, admitted_as), options, &mut progress, &entry).await,
@@ -334,7 +330,7 @@ impl DeletionTarget<'_> {
     ) -> Result<(bool, HandlerResponse), StoreError> {
         let last = context.delete(call, admitted, entry, self.name).await?;
         call.deleted_at = last.revision;
-        Ok((true, gone(context.kind, self.name, self.old, last)))
+        Ok((true, deleted_response(context.kind, self.name, self.old, last)))
     }
 
     async fn mark_and_remove(
@@ -358,7 +354,7 @@ impl DeletionTarget<'_> {
         match removed {
             // A client that saw the mark completed the deletion first. The object is gone, as requested, and this is its last state.
             Err(StoreError::Conflict) if is_gone(context.state, &self.entry.key, self.old) => {
-                Ok((true, gone(context.kind, self.name, self.old, entry)))
+                Ok((true, deleted_response(context.kind, self.name, self.old, entry)))
             }
             removed => removed,
         }
@@ -368,7 +364,9 @@ impl DeletionTarget<'_> {
 fn marked_response(kind: &ServedResource, outcome: WriteOutcome) -> HandlerResponse {
     match outcome {
         WriteOutcome::Entry(entry) => HandlerResponse::Entry(200, entry),
-        WriteOutcome::DryRun(object) => HandlerResponse::Object(200, kind.to_sent(object).into_value()),
+        WriteOutcome::DryRun(object) => {
+            HandlerResponse::Object(200, kind.shapes().to_sent(object).into_value())
+        }
     }
 }
 
@@ -378,7 +376,12 @@ fn is_gone(state: &State, key: &str, old: &Value) -> bool {
     there.is_none_or(|there| meta::uid(&there) != meta::uid(old))
 }
 
-fn gone(kind: &ServedResource, name: &str, old: &Value, last: Arc<StoredEntry>) -> HandlerResponse {
+fn deleted_response(
+    kind: &ServedResource,
+    name: &str,
+    old: &Value,
+    last: Arc<StoredEntry>,
+) -> HandlerResponse {
     if kind.returns_deleted() {
         return HandlerResponse::Entry(200, last);
     }
@@ -430,3 +433,6 @@ fn check_preconditions(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

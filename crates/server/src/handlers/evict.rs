@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use admission::Operation;
 use api::selector::LabelSelector;
 use api::time::Timestamp;
 use api::{FieldError, GroupResource, GroupVersionKind, Status, StatusCause, StatusDetails, meta};
@@ -18,12 +17,10 @@ use crate::consistent_reads;
 use crate::ownership::FieldTracking;
 use crate::state::State;
 use crate::write::{
-    AdmittedDelete, AdmittedPost, MarkProof, Marked, OPTIMISTIC_LOCK, Posted, StoreError, WriteContext,
-    WriteOutcome,
+    AdmittedDelete, AdmittedPost, CONFLICT_ATTEMPTS, MarkProof, Marked, OPTIMISTIC_LOCK, Posted, StoreError,
+    WriteContext, WriteOutcome,
 };
 
-/// Maximum number of attempts when other writes conflict.
-const ATTEMPTS: usize = 16;
 /// Maximum number of disrupted pods that the disruption controller has not yet confirmed.
 const MAX_DISRUPTED: usize = 2000;
 
@@ -36,17 +33,7 @@ pub async fn evict(
     let expected = GroupVersionKind::new("policy", "v1", "Eviction");
     let eviction = posted(call, &expected, &options).await?;
     let name = call.info.name.to_string();
-    let options_value = options.to_value("CreateOptions");
-    let post = Posted {
-        state,
-        kind,
-        subresource: "eviction",
-        posted: expected.clone(),
-        name: &name,
-        operation: Operation::Create,
-        options: &options_value,
-        dry_run: options.dry_run,
-    };
+    let post = Posted::create(state, kind, "eviction", expected.clone(), &name, &options);
     let eviction = post.mutate(call, eviction).await?;
     if meta::name(&eviction) != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
@@ -64,13 +51,14 @@ pub async fn evict(
     };
     deletion.dry_run |= options.dry_run;
     // With a resource version as precondition, a conflict is final.
-    let attempts = if deletion.resource_version.is_some() { 1 } else { ATTEMPTS };
+    let attempts = if deletion.resource_version.is_some() { 1 } else { CONFLICT_ATTEMPTS };
     let key = kind.key(&call.info.namespace, &name);
     for attempt in 1..=attempts {
+        call.effort.begin_attempt(call.deadline)?;
         let entry = consistent_reads::entry(&state.storage.store, &key).await?;
         let entry = entry.ok_or_else(|| Status::not_found(&kind.resource, &name))?;
         call.enter_lane(entry.body.len()).await;
-        let pod = kind.load_built_in(&entry)?;
+        let pod = kind.shapes().load_built_in(&entry)?;
         let mut deletion = deletion.clone();
         if !ignores_budgets(&pod) {
             // Check the budget with a dry run and admit the deletion before any write.
@@ -106,7 +94,6 @@ pub async fn evict(
 /// An admitted eviction that the budget allows.
 struct Evicting<'a> {
     admitted: &'a AdmittedPost,
-    /// Entry of the pod.
     entry: &'a Arc<StoredEntry>,
     /// The admitted deletion; `None` if the pod is being deleted already.
     deleted: Option<AdmittedDelete>,
@@ -155,8 +142,9 @@ async fn mark_evicted(
         tracking: FieldTracking::Settled,
     };
     let mut entry = Arc::clone(first);
-    for _ in 0..ATTEMPTS {
-        let mut pod = kind.load_built_in(&entry)?;
+    for _ in 0..CONFLICT_ATTEMPTS {
+        call.effort.begin_attempt(call.deadline)?;
+        let mut pod = kind.shapes().load_built_in(&entry)?;
         check_preconditions(&pod, &entry, deletion)?;
         let mut conditions = pod.list_at(&["status", "conditions"]).to_vec();
         let known = conditions.iter_mut().find(|c| c.str_at(&["type"]) == Some("DisruptionTarget"));
@@ -236,16 +224,19 @@ async fn spend_budget(
         tracking: FieldTracking::Settled,
     };
     let mut name = String::new();
-    for _ in 0..ATTEMPTS {
+    for _ in 0..CONFLICT_ATTEMPTS {
+        call.effort.begin_attempt(call.deadline)?;
         let mut covering = Vec::new();
-        for entry in
-            &consistent_reads::entries(&state.storage.store, &budgets.scope(&call.info.namespace)).await?
-        {
-            let budget = budgets.load_built_in(entry)?;
+        let scope = budgets.scope(&call.info.namespace);
+        let entries = consistent_reads::entries(&state.storage.store, &scope).await?;
+        call.enter_lane_for_all(&entries).await;
+        for entry in &entries {
+            let budget = budgets.shapes().load_built_in(entry)?;
             let selector = LabelSelector::from_label_selector(budget.at(&["spec", "selector"]));
             if selector.is_ok_and(|selector| selector.matches_object(pod)) {
                 covering.push((Arc::clone(entry), budget));
             }
+            heavy_lane::yield_after(entry.body.len()).await;
         }
         let (entry, mut budget) = match covering.len() {
             0 => return Ok(None),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{Status, meta};
 use bytes::Bytes;
-use catalog::{ServedResource, Subresource, Working};
+use catalog::{ServedResource, Subresource, Working, WriteRules};
 use requests::negotiate;
 use requests::options::{FieldValidation, WriteOptions};
 use schema::patch;
@@ -17,10 +17,9 @@ use crate::consistent_reads::BaseEntry;
 use crate::decode::{self, Draft};
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
-use crate::write::{Admitted, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome, set_namespace};
-
-/// Maximum number of attempts when other writes conflict and the client did not name a revision.
-const ATTEMPTS: usize = 16;
+use crate::write::{
+    Admitted, CONFLICT_ATTEMPTS, OPTIMISTIC_LOCK, StoreError, WriteContext, WriteOutcome, set_namespace,
+};
 
 /// Patch types for built-in resources.
 const PATCH_TYPES: &[&str] = &[JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH];
@@ -76,15 +75,15 @@ pub async fn patch(
     if *patch_type == APPLY_PATCH {
         let options = WriteOptions::parse_apply(&call.query)?;
         let (config, strict) = decode::configuration(&body)?;
-        call.record().request_patch(&config);
+        call.audit_record().request_patch(&config);
         return change(state, call, kind, subresource, &options, UpdateSource::Configuration(config, strict))
             .await;
     }
     let options = WriteOptions::parse("PatchOptions", &call.query)?;
-    if call.record().wants_request()
+    if call.audit_record().wants_request()
         && let Ok(patch) = value::json::parse(&body)
     {
-        call.record().request_patch(&patch);
+        call.audit_record().request_patch(&patch);
     }
     change(state, call, kind, subresource, &options, UpdateSource::Patch(patch_type, body)).await
 }
@@ -113,13 +112,9 @@ async fn change(
         dry_run: options.dry_run,
         tracking,
     };
-    let store = &state.storage.store;
-    let mut base = if options.dry_run {
-        BaseEntry::newest(store, &key).await?
-    } else {
-        BaseEntry::in_memory(store, &key)
-    };
-    for _ in 0..ATTEMPTS {
+    let mut base = BaseEntry::for_write(&state.storage.store, &key, options.dry_run).await?;
+    for _ in 0..CONFLICT_ATTEMPTS {
+        call.effort.begin_attempt(call.deadline)?;
         let attempted = match base.entry() {
             None if base.has_changed().await? => continue,
             None => create_missing(&context, call, options, &source, &key).await.map(Attempt::Done),
@@ -191,7 +186,7 @@ async fn attempt(
             state.converter(kind).answer(subresource, 200, entry).await.map(Attempt::Done)
         }
         Ok(WriteOutcome::DryRun(object)) => {
-            let object = kind.answer_object(subresource, object)?;
+            let object = kind.shapes().answer_object(subresource, object)?;
             Ok(Attempt::Done(HandlerResponse::Object(200, object.into_value())))
         }
         Err(StoreError::Refused(status)) => Err(status),
@@ -211,7 +206,7 @@ async fn create_missing(
 ) -> Result<HandlerResponse, Status> {
     let &WriteContext { state, kind, subresource, tracking, .. } = context;
     let draft = match source {
-        UpdateSource::Object(draft) if kind.creates_on_update(subresource) => {
+        UpdateSource::Object(draft) if kind.write_rules().creates_on_update(subresource) => {
             let uid = meta::uid(draft.object());
             if !uid.is_empty() {
                 // A uid refers to an existing object.
@@ -220,7 +215,7 @@ async fn create_missing(
             }
             draft.clone()
         }
-        UpdateSource::Configuration(config, strict) if ServedResource::creates_on_apply(subresource) => {
+        UpdateSource::Configuration(config, strict) if WriteRules::creates_on_apply(subresource) => {
             let sent = (config, strict.as_deref());
             configured(call, context, options, None, sent).await?
         }
@@ -274,7 +269,7 @@ fn patched(
     (patch_type, body): (&str, &Bytes),
 ) -> Result<Draft, Status> {
     let &WriteContext { kind, subresource, .. } = context;
-    let current = kind.to_change(subresource, old)?;
+    let current = kind.shapes().patch_base(subresource, old)?;
     let schema = kind.subresource_schema(subresource);
     let patch = match patch_type {
         JSON_PATCH => patch::PatchType::Json,
@@ -282,8 +277,12 @@ fn patched(
         _ => patch::PatchType::StrategicMerge(schema),
     };
     let strict = options.field_validation != FieldValidation::Ignore;
-    let applied = patch::apply(patch, &current, body, strict)?;
-    let mut draft = decode::patched(call, kind, subresource, applied, options.field_validation)?;
+    let effort = call.effort.clone();
+    let patched = effort.run(|| {
+        let applied = patch::apply(patch, &current, body, strict)?;
+        decode::patched(call, kind, subresource, applied, options.field_validation)
+    });
+    let mut draft = patched??;
     set_namespace(draft.object_mut(), if kind.namespaced { &call.info.namespace } else { "" })?;
     check_name(call, draft.object())?;
     Ok(draft)
@@ -303,7 +302,7 @@ async fn configured(
         manager: &options.field_manager,
         force: options.force.unwrap_or_default(),
     };
-    let object = ownership::merge_applied(state, kind, subresource, old, applying, call.now).await?;
+    let object = ownership::merge_applied(state, kind, subresource, old, applying, call).await?;
     if let Some(why) = strict {
         match options.field_validation {
             FieldValidation::Ignore => {}
@@ -315,7 +314,7 @@ async fn configured(
             }
         }
     }
-    let mut draft = decode::configured(kind, subresource, object, config)?;
+    let mut draft = call.effort.run(|| decode::configured(kind, subresource, object, config))??;
     if old.is_none() {
         ownership::refuse_uid(kind, &call.info.name, draft.object())?;
     }
@@ -324,7 +323,8 @@ async fn configured(
     Ok(draft)
 }
 
-fn check_name(call: &Call, object: &Value) -> Result<(), Status> {
+/// Requires that an object has the name in the path of its request.
+pub(super) fn check_name(call: &Call, object: &Value) -> Result<(), Status> {
     let (own, name) = (meta::name(object), &call.info.name);
     if own.is_empty() {
         return Err(Status::bad_request(format!(
