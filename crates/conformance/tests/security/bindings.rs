@@ -1,4 +1,4 @@
-//! A Binding's `resourceVersion` and `uid` are preconditions on the pod, and its annotations define no containers.
+//! A Binding's `resourceVersion` and `uid` are preconditions on the pod, and its labels and annotations are validated.
 
 use conformance::{Server, accepts, rejects};
 use http::Method;
@@ -79,4 +79,36 @@ async fn annotations_that_define_init_containers_are_removed_by_every_write() {
         accepts(client.send(Method::PATCH, &at, &headers, patch.clone().into()).await).unwrap();
         expect(&at).await;
     }
+}
+
+#[tokio::test]
+async fn a_binding_with_invalid_labels_or_annotations_is_refused() {
+    let server = Server::serve(&["--disable-admission-plugins=ServiceAccount"]).await.unwrap();
+    let client = server.client().unwrap();
+    let path = format!("{PODS}/p");
+    let mut made = pod("p");
+    made["metadata"]["labels"] = json!({"zone": "old", "app": "a"});
+    accepts(client.post(PODS, &made).await).unwrap();
+    let bound = |field: &str, entries: Value| {
+        let mut bound = binding(&made, "");
+        bound["metadata"][field] = entries;
+        bound
+    };
+    for at in [format!("{path}/binding"), "/api/v1/namespaces/default/bindings".to_owned()] {
+        for (field, entries) in [
+            ("labels", json!({"not valid!!": "a"})),
+            ("labels", json!({"a": "x y z /"})),
+            ("annotations", json!({"bad key!!": "a"})),
+            ("annotations", json!({"a": "a".repeat(256 * 1024)})),
+        ] {
+            let refused = rejects(client.post(&at, &bound(field, entries)).await, 422, "Invalid").unwrap();
+            assert_eq!(refused["details"]["causes"][0]["field"], format!("metadata.{field}"), "{refused}");
+        }
+    }
+    let now = accepts(client.get(&path).await).unwrap();
+    assert_eq!(now["spec"]["nodeName"], Value::Null, "nothing was bound");
+    accepts(client.post(&format!("{path}/binding"), &bound("labels", json!({"zone": "new"}))).await).unwrap();
+    let now = accepts(client.get(&path).await).unwrap();
+    assert_eq!(now["metadata"]["labels"], json!({"zone": "new", "app": "a"}));
+    assert_eq!(now["spec"]["nodeName"], "node");
 }

@@ -6,6 +6,7 @@ use requests::options::WriteOptions;
 
 use crate::call::{Call, HandlerResponse};
 use crate::decode::{self, Draft};
+use crate::handlers::update;
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
 use crate::write::{StoreError, WriteContext, WriteOutcome, remove_server_metadata, set_namespace};
@@ -20,6 +21,10 @@ pub async fn handle(
 ) -> Result<HandlerResponse, Status> {
     let options = WriteOptions::parse("CreateOptions", &call.query)?;
     let draft = Draft::Object(decode::object(call, kind, options.field_validation).await?);
+    // The path of a custom resource may have a name, for which the caller was authorized. kube-apiserver creates the object of the body.
+    if call.info.path_name().is_some() {
+        update::check_name(call, draft.object())?;
+    }
     let manager = ownership::manager(&options.field_manager, &call.headers).into_owned();
     create(state, call, kind, draft, &options, FieldTracking::Updates(&manager)).await
 }
@@ -61,7 +66,7 @@ pub async fn create(
                 return state.converter(kind).answer(subresource, 201, entry).await;
             }
             Ok(WriteOutcome::DryRun(object)) => {
-                return Ok(HandlerResponse::Object(201, kind.to_sent(object).into_value()));
+                return Ok(HandlerResponse::Object(201, kind.shapes().to_sent(object).into_value()));
             }
             Err(StoreError::Refused(status) | StoreError::Failed(status)) => return Err(status),
             Err(StoreError::Conflict) => match &original {
@@ -70,6 +75,7 @@ pub async fn create(
                     return Err(Status::generate_name_conflict(&kind.resource, &name));
                 }
                 Some(draft) => {
+                    call.effort.begin_attempt(call.deadline)?;
                     // The object passes every stage again under its new name.
                     let mutated = context.mutate(call, draft.clone(), None).await?;
                     admitted = context.admit_create(call, mutated).await?;

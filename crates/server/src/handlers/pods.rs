@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use admission::Operation;
 use api::time::Timestamp;
-use api::{GroupKind, GroupResource, GroupVersionKind, Status, meta};
+use api::validation::{self, fields::At};
+use api::{FieldErrors, GroupKind, GroupResource, GroupVersionKind, Status, meta};
 use catalog::{ServedResource, Subresource};
 use requests::options::WriteOptions;
 use value::{Map, Value};
@@ -14,10 +14,7 @@ use crate::consistent_reads::BaseEntry;
 use crate::decode;
 use crate::ownership::FieldTracking;
 use crate::state::State;
-use crate::write::{self, MarkProof, OPTIMISTIC_LOCK, Posted, StoreError, WriteContext};
-
-/// Maximum number of attempts when other writes to the pod conflict.
-const ATTEMPTS: usize = 16;
+use crate::write::{self, CONFLICT_ATTEMPTS, MarkProof, OPTIMISTIC_LOCK, Posted, StoreError, WriteContext};
 
 /// Assigns a pod to a node.
 pub async fn bind(
@@ -31,17 +28,7 @@ pub async fn bind(
     let pod =
         if call.info.name.is_empty() { meta::name(&binding).to_owned() } else { call.info.name.to_string() };
     let subresource = if kind.gvk.kind == "Pod" { "binding" } else { "" };
-    let options_value = options.to_value("CreateOptions");
-    let post = Posted {
-        state,
-        kind,
-        subresource,
-        posted: expected,
-        name: &pod,
-        operation: Operation::Create,
-        options: &options_value,
-        dry_run: options.dry_run,
-    };
+    let post = Posted::create(state, kind, subresource, expected, &pod, &options);
     let binding = post.mutate(call, binding).await?;
     if meta::name(&binding) != pod {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
@@ -49,7 +36,8 @@ pub async fn bind(
     let errors = kinds::table::behavior(&GroupKind::new("", "Binding"))
         .rules
         .as_ref()
-        .map(|rules| (rules.create)(&binding, &state.validation_context(call.now)))
+        .map(|rules| call.effort.run(|| (rules.create)(&binding, &state.validation_context(call.now))))
+        .transpose()?
         .unwrap_or_default();
     if !errors.is_empty() {
         // kube-apiserver loses the status code here.
@@ -65,15 +53,16 @@ pub async fn bind(
         state,
         kind: &pods,
         subresource: Subresource::None,
-        options: &options_value,
+        options: &post.options,
         dry_run: options.dry_run,
         tracking: FieldTracking::Settled,
     };
     let key = pods.key(&call.info.namespace, &pod);
     let mut base = BaseEntry::newest(&state.storage.store, &key).await?;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..CONFLICT_ATTEMPTS {
+        call.effort.begin_attempt(call.deadline)?;
         let entry = base.entry().ok_or_else(|| Status::not_found(&pods.resource, &pod))?;
-        let mut object = pods.load_built_in(&entry)?;
+        let mut object = pods.shapes().load_built_in(&entry)?;
         let (uid, wanted) = (meta::uid(&object), meta::uid(&binding));
         if !wanted.is_empty() && wanted != uid {
             let why = ServedResource::uid_mismatch(&key, wanted, uid, options.dry_run);
@@ -86,6 +75,10 @@ pub async fn bind(
         }
         assign(&mut object, &binding, call.now)
             .map_err(|why| Status::conflict(&GroupResource::new("", "pods/binding"), &pod, why))?;
+        let errors = check_metadata(&binding, &object);
+        if !errors.is_empty() {
+            return Err(Status::invalid(&GroupKind::new("", "Binding"), &pod, &errors));
+        }
         match context.store_mark(call, MarkProof::Post(&admitted), &entry, &object, &pod).await {
             Ok(_) => return Ok(HandlerResponse::Object(201, success())),
             Err(StoreError::Refused(status) | StoreError::Failed(status)) => return Err(status),
@@ -132,6 +125,18 @@ fn assign(pod: &mut Value, binding: &Value, now: i64) -> Result<(), String> {
     ]));
     pod.set_at(&["status", "conditions"], Value::List(conditions));
     Ok(())
+}
+
+/// Validates the labels and annotations that a pod gets from its binding. kube-apiserver stores them unchecked; then every later update of
+/// the pod is refused.
+fn check_metadata(binding: &Value, pod: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if meta::labels(binding).next().is_some() || meta::annotations(binding).next().is_some() {
+        let (metadata, at) = (pod.at(&["metadata"]), At::new("metadata"));
+        validation::meta::labels(metadata, "labels", &at, &mut errors);
+        validation::meta::annotations(metadata, &at, &mut errors);
+    }
+    errors
 }
 
 /// Reads the body as the kind that a subresource takes, and sets or checks its namespace.
