@@ -6,8 +6,6 @@
 //! ([`repair`]) find that no Service uses them. The loops also create what is missing, for example in a store of an earlier version; no
 //! address is allocated before their first run.
 
-mod attempt;
-mod bitmap;
 mod cidrs;
 mod claims;
 mod default_cidr;
@@ -15,7 +13,6 @@ mod events;
 mod ip_address;
 mod limits;
 mod ports;
-mod range;
 mod repair;
 #[cfg(test)]
 mod tests;
@@ -32,12 +29,15 @@ use ipnet::IpNet;
 use kinds::strategy::service::{
     AddressError, AddressesAndPorts, Family, ServiceAllocation, begin_create, begin_update, claims_of,
 };
+use service_addresses::{
+    AddressAnswer, AllocationAttempt, AllocationRequest, DryRunAllocator, PortCounts, ServiceRange,
+    ServiceRef, family_of,
+};
+pub use service_addresses::{DEFAULT_NODE_PORTS, NodePortRange};
 use storage::Store;
 use tokio::sync::watch;
-use value::Value;
+use value::{Str, Value};
 
-pub(crate) use attempt::PortCounts;
-pub use bitmap::{DEFAULT_NODE_PORTS, NodePortRange};
 pub use claims::AddressClaims;
 pub(crate) use default_cidr::keep_default_cidr;
 pub(crate) use repair::start as start_repair;
@@ -45,11 +45,9 @@ pub(crate) use repair::start as start_repair;
 use crate::loopback::Loopback;
 use crate::metrics::AddressMetrics;
 use crate::state::Storage;
-use attempt::{AddressAnswer, AllocationAttempt, AllocationRequest, DryRunAllocator};
 use cidrs::ServiceCidrs;
-use claims::{ClaimedAddress, ServiceRef};
+use claims::ClaimedAddress;
 use ports::{NodePorts, PortsInTurn, PortsNotWritten};
-use range::ServiceRange;
 
 /// How long an allocation waits for the first run of the repair loops.
 const READY_WITHIN: Duration = Duration::from_secs(5);
@@ -93,7 +91,7 @@ impl std::fmt::Debug for Allocations {
 impl AddressesConfig {
     /// The family of Services that do not state one.
     pub(crate) fn primary_family(&self) -> Family {
-        self.cluster_ips.first().map_or(Family::V4, |net| range::family_of(net.addr()))
+        self.cluster_ips.first().map_or(Family::V4, |net| family_of(net.addr()))
     }
 
     pub(crate) fn build(
@@ -110,7 +108,7 @@ impl AddressesConfig {
         }
         let default_ranges: Vec<IpNet> = self.cluster_ips.iter().map(IpNet::trunc).collect();
         Addresses(Arc::new(Allocations {
-            families: default_ranges.iter().map(|net| range::family_of(net.addr())).collect(),
+            families: default_ranges.iter().map(|net| family_of(net.addr())).collect(),
             default_ranges,
             cidrs: ServiceCidrs::start(&storage.store, &storage.unreadable),
             ports: NodePorts::new(storage.store.clone(), self.node_ports, Arc::clone(metrics)),
@@ -164,6 +162,12 @@ impl Addresses {
         self.0.release(&ServiceRef::of(service), &claims_of(service)).await;
     }
 
+    /// The present ranges, as metrics name them.
+    pub(crate) fn range_labels(&self) -> impl Iterator<Item = Str> {
+        let ranges: Vec<ServiceRange> = self.0.cidrs.now().all().collect();
+        ranges.into_iter().map(|range| range.net().to_string().into())
+    }
+
     /// Sets the gauges of allocated and free addresses, by range.
     pub(crate) fn show_metrics(&self) {
         self.0.metrics.forget_ranges();
@@ -193,7 +197,7 @@ impl Allocations {
 
     fn dry_run(&self, service: &mut Value, old: Option<&Value>) -> Result<(), Status> {
         let ranges = self.cidrs.now();
-        let (families, ports) = (&self.families, self.ports.known());
+        let (families, ports) = (&self.families, self.ports.ports_in_memory());
         let mut allocator = DryRunAllocator { families, ranges: &ranges, ports, tried: Vec::new() };
         match old {
             None => begin_create(service, &mut allocator).map(drop),
@@ -217,8 +221,9 @@ impl Allocations {
                 answers: answers.iter(),
                 pending: None,
                 port_range: self.ports.range(),
-                ports: turn.as_ref().map(PortsInTurn::own),
+                ports: turn.as_ref().map(PortsInTurn::ports_of_range),
                 port_counts: PortCounts::default(),
+                random: random_below,
             };
             let outcome = match old {
                 None => begin_create(&mut object, &mut run),

@@ -100,10 +100,16 @@ pub enum PortError {
 
 /// Allocates addresses and ports. A dry run uses an implementation that records nothing.
 pub trait Allocator {
+    /// The families of which the server has a range; the first is the default.
+    fn families(&self) -> &[Family];
     /// Family of services that name none.
-    fn default_family(&self) -> Family;
+    fn default_family(&self) -> Family {
+        self.families().first().copied().unwrap_or(Family::V4)
+    }
     /// Returns true if the server has a range of this family.
-    fn has(&self, family: Family) -> bool;
+    fn has(&self, family: Family) -> bool {
+        self.families().contains(&family)
+    }
     fn allocate(&mut self, family: Family, address: IpAddr) -> Result<(), AddressError>;
     /// Allocates any free address.
     fn allocate_next(&mut self, family: Family) -> Result<IpAddr, AddressError>;

@@ -1,40 +1,16 @@
 //! The addresses and ports that were allocated for a Service that is being written.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{Status, meta};
+use api::Status;
 use kinds::strategy::service::AddressesAndPorts;
-use value::{Str, Value};
+use service_addresses::ServiceRef;
+use value::Str;
 
 use super::Allocations;
 use super::limits::USE_WITHIN;
 use crate::write::TimeMark;
-
-/// The Service that addresses are allocated for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServiceRef {
-    pub(crate) namespace: Str,
-    pub(crate) name: Str,
-}
-
-impl ServiceRef {
-    pub(crate) fn of(service: &Value) -> Self {
-        ServiceRef { namespace: meta::namespace(service).into(), name: meta::name(service).into() }
-    }
-
-    /// Returns true for the `kubernetes` Service, through which pods reach this server.
-    pub(crate) fn is_kubernetes(&self) -> bool {
-        self.namespace == "default" && self.name == "kubernetes"
-    }
-}
-
-impl fmt::Display for ServiceRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// An IPAddress that this process has created.
 #[derive(Clone, Debug)]

@@ -11,14 +11,15 @@ use api::{Status, meta};
 use authn::InternalIdentity;
 use catalog::encode;
 use catalog::keys;
+use service_addresses::DEFAULT_CIDR;
+use service_addresses::repair::Warning;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 use value::Value;
 
-use super::cidrs::DEFAULT_NAME;
-use super::events::{self, Warning};
+use super::events;
 use crate::bootstrap;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::state::State;
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -41,7 +42,7 @@ enum CidrAction {
 
 /// Runs until the server stops.
 pub(crate) async fn keep_default_cidr(state: Arc<State>) {
-    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let mut stop = state.stopping();
     tokio::select! {
         () = state.bootstrap.settled() => {}
@@ -57,7 +58,7 @@ pub(crate) async fn keep_default_cidr(state: Arc<State>) {
             _ = stop.wait_for(|stop| *stop) => return,
         }
         let ranges = state.addresses.ranges();
-        let entry = state.storage.store.get(&format!("{}{DEFAULT_NAME}", keys::SERVICE_CIDRS));
+        let entry = state.storage.store.get(&keys::cluster_scoped(keys::SERVICE_CIDRS, DEFAULT_CIDR));
         let Ok(stored) = entry.map(|entry| encode::tree(&entry)).transpose() else { continue };
         let action = decide(stored.as_ref(), &ranges);
         let reported = match &action {
@@ -102,15 +103,15 @@ fn decide(stored: Option<&Value>, ranges: &[String]) -> CidrAction {
     }
 }
 
-async fn act(state: &State, client: &Client, stored: Option<&Value>, action: CidrAction) {
+async fn act(state: &State, client: &LoopbackClient, stored: Option<&Value>, action: CidrAction) {
     let (collection, object) = bootstrap::default_service_cidr(state);
-    let path = format!("{collection}/{DEFAULT_NAME}");
+    let path = format!("{collection}/{DEFAULT_CIDR}");
     let (done, message): (Result<Value, Status>, String) = match action {
         CidrAction::Nothing => return,
         CidrAction::ReportMismatch(warning) | CidrAction::ReportNotReady(warning) => {
             warn!(
                 reason = warning.message,
-                "the default ServiceCIDR differs from the configured service IP ranges or is not ready"
+                "the default ServiceCIDR differs from --service-cluster-ip-range or is not ready; this server changes neither: set the flag alike on all servers, or correct the object"
             );
             if let Some(stored) = stored {
                 events::warn(client, stored, &warning, CONTROLLER, state.now()).await;
@@ -143,7 +144,11 @@ async fn act(state: &State, client: &Client, stored: Option<&Value>, action: Cid
         }
     };
     if let Err(status) = done {
-        warn!(error = status.message(), reason = message, "cannot write the default ServiceCIDR");
+        warn!(
+            error = status.message(),
+            reason = message,
+            "cannot write the default ServiceCIDR; retrying in 10 seconds"
+        );
         if let Some(stored) = stored {
             let reason = "KubernetesDefaultServiceCIDRError".to_owned();
             let message =
@@ -155,56 +160,4 @@ async fn act(state: &State, client: &Client, stored: Option<&Value>, action: Cid
 }
 
 #[cfg(test)]
-mod tests {
-    use value::{Value, json};
-
-    use super::{CidrAction, decide};
-
-    fn stored(cidrs: &str, conditions: &str) -> Value {
-        let text = format!(
-            r#"{{"metadata":{{"name":"kubernetes"}},"spec":{{"cidrs":{cidrs}}},"status":{{"conditions":{conditions}}}}}"#
-        );
-        json::parse(text.as_bytes()).unwrap()
-    }
-
-    const READY: &str = r#"[{"type":"Ready","status":"True"}]"#;
-
-    #[test]
-    fn the_default_service_cidr_follows_the_flag_only_from_one_family_to_two() {
-        let one = ["10.0.0.0/24".to_owned()];
-        let two = ["10.0.0.0/24".to_owned(), "fd00::/108".to_owned()];
-        assert_eq!(decide(None, &one), CidrAction::Create);
-        assert_eq!(decide(Some(&stored(r#"["10.0.0.0/24"]"#, READY)), &one), CidrAction::Nothing);
-        assert_eq!(decide(Some(&stored(r#"["10.0.0.0/24"]"#, READY)), &two), CidrAction::AddSecondRange);
-        let CidrAction::ReportMismatch(warning) = decide(Some(&stored(r#"["10.9.0.0/24"]"#, READY)), &two)
-        else {
-            panic!("other ranges are reported")
-        };
-        assert_eq!(
-            warning.message,
-            "The default ServiceCIDR [10.9.0.0/24] does not match the controller flag configurations [10.0.0.0/24 fd00::/108]"
-        );
-        let both = stored(r#"["10.0.0.0/24","fd00::/108"]"#, READY);
-        assert!(matches!(decide(Some(&both), &one), CidrAction::ReportMismatch(_)), "no way back");
-    }
-
-    #[test]
-    fn the_condition_is_set_unless_another_component_has_set_it() {
-        let ranges = ["10.0.0.0/24".to_owned()];
-        let with = |conditions: &str| decide(Some(&stored(r#"["10.0.0.0/24"]"#, conditions)), &ranges);
-        assert_eq!(with("[]"), CidrAction::SetReady);
-        assert_eq!(with(r#"[{"type":"Ready","status":"Unknown"}]"#), CidrAction::SetReady);
-        let CidrAction::ReportNotReady(warning) =
-            with(r#"[{"type":"Ready","status":"False","reason":"Why","message":"it is closed"}]"#)
-        else {
-            panic!("it is reported")
-        };
-        assert_eq!(
-            (warning.reason.as_str(), warning.message.as_str()),
-            ("Why", "Configuration matches, but it is closed")
-        );
-        let mut deleting = stored(r#"["10.0.0.0/24"]"#, "[]");
-        deleting.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
-        assert_eq!(decide(Some(&deleting), &ranges), CidrAction::Nothing);
-    }
-}
+mod tests;

@@ -1,53 +1,32 @@
-//! IPAddress objects: an address is allocated while its object exists.
+//! Reads, creates and deletes the IPAddress objects of the store.
 
 use std::net::IpAddr;
 
-use admission::BoxFuture;
+use admission::AdmissionFuture;
+use api::labels::{IP_ADDRESS_MANAGED_BY, IP_ALLOCATOR};
 use api::selector::FactsRef;
-use api::validation::fields::Read as _;
 use api::{Status, meta};
 use catalog::encode;
 use catalog::keys;
 use kinds::strategy::service::AddressError;
+use runtime::LogLimit;
+use service_addresses::ServiceRef;
+use service_addresses::ip_address::{object, parent};
 use storage::Store;
-use value::{Map, Str, Value};
+use value::{Str, Value};
 
-use super::claims::{ClaimedAddress, ServiceRef};
-use super::{Allocations, range};
+use super::Allocations;
+use super::claims::ClaimedAddress;
 
 const COLLECTION: &str = "/apis/networking.k8s.io/v1/ipaddresses";
-const FAMILY_LABEL: &str = "ipaddress.kubernetes.io/ip-family";
-const MANAGED_BY_LABEL: &str = "ipaddress.kubernetes.io/managed-by";
-/// The value of [`MANAGED_BY_LABEL`] of cluster IPs.
-const MANAGER: &str = "ipallocator.k8s.io";
 
 /// The storage key of an address.
 pub(super) fn key(address: IpAddr) -> String {
-    format!("{}{address}", keys::IP_ADDRESSES)
+    keys::cluster_scoped(keys::IP_ADDRESSES, &address.to_string())
 }
 
 fn path(address: IpAddr) -> String {
     format!("{COLLECTION}/{address}")
-}
-
-fn labels(address: IpAddr) -> Value {
-    let family = range::family_of(address).as_str();
-    Value::map([(FAMILY_LABEL, family), (MANAGED_BY_LABEL, MANAGER)])
-}
-
-fn object(address: IpAddr, service: &ServiceRef) -> Value {
-    let mut object = Value::Map(Map::new());
-    object.set_at(&["apiVersion"], "networking.k8s.io/v1");
-    object.set_at(&["kind"], "IPAddress");
-    object.set_at(&["metadata", "name"], address.to_string());
-    object.set_at(&["metadata", "labels"], labels(address));
-    let parent = Value::map([
-        ("resource", Str::from("services")),
-        ("namespace", service.namespace.clone()),
-        ("name", service.name.clone()),
-    ]);
-    object.set_at(&["spec", "parentRef"], parent);
-    object
 }
 
 /// The addresses of all cluster IPs that are allocated.
@@ -56,32 +35,13 @@ pub(super) fn managed(store: &Store) -> Vec<IpAddr> {
     let managed = page
         .entries
         .iter()
-        .filter(|entry| FactsRef::new(&entry.facts).label(MANAGED_BY_LABEL) == Some(MANAGER));
+        .filter(|entry| FactsRef::new(&entry.facts).label(IP_ADDRESS_MANAGED_BY) == Some(IP_ALLOCATOR));
     managed.filter_map(|entry| address_of_key(&entry.key)).collect()
 }
 
 /// The address of an IPAddress with this storage key.
 pub(super) fn address_of_key(key: &str) -> Option<IpAddr> {
     key.strip_prefix(keys::IP_ADDRESSES)?.parse().ok()
-}
-
-/// Returns true if the labels say that this server allocates the address for Services.
-pub(super) fn is_managed(object: &Value) -> bool {
-    object.part("metadata").part("labels").text(MANAGED_BY_LABEL) == MANAGER
-}
-
-/// Returns true if all labels are as the allocation sets them.
-pub(super) fn has_labels(object: &Value, address: IpAddr) -> bool {
-    let family = object.part("metadata").part("labels").text(FAMILY_LABEL);
-    is_managed(object) && family == range::family_of(address).as_str()
-}
-
-/// The Service that an IPAddress refers to; `None` if it refers to something else.
-pub(super) fn parent(object: &Value) -> Option<ServiceRef> {
-    let parent = object.part("spec").part("parentRef");
-    let is_service = parent.text("group").is_empty() && parent.text("resource") == "services";
-    is_service
-        .then(|| ServiceRef { namespace: parent.text("namespace").into(), name: parent.text("name").into() })
 }
 
 /// The uid of the IPAddress of this address, if it refers to the Service.
@@ -97,12 +57,19 @@ impl Allocations {
         &'a self,
         address: IpAddr,
         service: &'a ServiceRef,
-    ) -> BoxFuture<'a, Result<ClaimedAddress, AddressError>> {
+    ) -> AdmissionFuture<'a, Result<ClaimedAddress, AddressError>> {
         Box::pin(async move {
             let other = |status: Status| AddressError::Other(status.message().to_owned());
             let client = self.loopback.client("the server is stopping").map_err(other)?;
             match client.create(COLLECTION, &object(address, service)).await {
                 Ok(created) => Ok(ClaimedAddress { address, uid: meta::uid(&created).into() }),
+                #[cfg(feature = "planted-bugs")]
+                Err(status)
+                    if status.reason() == "AlreadyExists"
+                        && etcd::planted::is_planted(etcd::planted::SHARED_ADDRESS) =>
+                {
+                    Ok(ClaimedAddress { address, uid: Str::default() })
+                }
                 Err(status) if status.reason() == "AlreadyExists" => Err(AddressError::Allocated),
                 Err(status) => Err(other(status)),
             }
@@ -110,11 +77,14 @@ impl Allocations {
     }
 
     /// Deletes the IPAddress of an address, if it still has this uid. A failure is only logged: the repair loop deletes it later.
-    pub(super) fn delete_address<'a>(&'a self, address: IpAddr, uid: &'a str) -> BoxFuture<'a, ()> {
+    pub(super) fn delete_address<'a>(&'a self, address: IpAddr, uid: &'a str) -> AdmissionFuture<'a, ()> {
+        static LOG: LogLimit = LogLimit::with_burst(20);
         Box::pin(async move {
             let deleted = self.try_delete_address(address, uid).await;
-            if let Err(status) = deleted {
-                tracing::warn!(%address, error = status.message(), "cannot release a cluster IP; the repair loop deletes its IPAddress later");
+            if let Err(status) = deleted
+                && let Some(unlogged) = LOG.due()
+            {
+                tracing::warn!(%address, error = status.message(), unlogged, "cannot release a cluster IP; the repair loop deletes its IPAddress later");
             }
         })
     }
@@ -124,7 +94,7 @@ impl Allocations {
         &'a self,
         address: IpAddr,
         uid: &'a str,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         Box::pin(async move {
             let client = self.loopback.client("the server is stopping")?;
             let mut options = Value::map([("apiVersion", "v1"), ("kind", "DeleteOptions")]);

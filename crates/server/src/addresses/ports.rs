@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use api::Status;
 use catalog::encode;
-use catalog::keys;
+use catalog::keys::{self, ServerKey};
 use kinds::strategy::service::PortError;
+use runtime::LogLimit;
+use service_addresses::{NodePortRange, PortBitmap};
 use storage::{CommitError, Expect, Store};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use value::go::base64;
 use value::{Map, Value};
 
-use super::bitmap::{NodePortRange, PortBitmap};
 use super::limits::RELEASE_WITHIN;
 use crate::consistent_reads;
 use crate::metrics::AddressMetrics;
@@ -74,7 +75,7 @@ impl NodePorts {
     }
 
     /// The allocated ports as this server knows them, without waiting; `None` if there are none or they cannot be read.
-    pub(crate) fn known(&self) -> Option<PortBitmap> {
+    pub(crate) fn ports_in_memory(&self) -> Option<PortBitmap> {
         self.read().ok()?.bitmap
     }
 
@@ -100,7 +101,9 @@ impl NodePorts {
             if began.elapsed() > RELEASE_WITHIN {
                 return warn_leaked(ports, "it took too long");
             }
-            let Ok(mut bitmap) = turn.own() else { return warn_leaked(ports, "the range has changed") };
+            let Ok(mut bitmap) = turn.ports_of_range() else {
+                return warn_leaked(ports, "the range has changed");
+            };
             let changed = ports.iter().filter(|port| bitmap.set(**port, false)).count();
             if changed == 0 {
                 return;
@@ -115,7 +118,9 @@ impl NodePorts {
 }
 
 fn warn_leaked(ports: &[i64], error: &str) {
-    tracing::warn!(?ports, error, "cannot release node ports; the repair loop frees them later");
+    static LOG: LogLimit = LogLimit::with_burst(20);
+    let Some(unlogged) = LOG.due() else { return };
+    tracing::warn!(?ports, error, unlogged, "cannot release node ports; the repair loop frees them later");
 }
 
 impl PortsInTurn<'_> {
@@ -124,7 +129,7 @@ impl PortsInTurn<'_> {
     }
 
     /// The allocated ports, if they belong to this server's range. The errors are kube-apiserver's.
-    pub(crate) fn own(&self) -> Result<PortBitmap, PortError> {
+    pub(crate) fn ports_of_range(&self) -> Result<PortBitmap, PortError> {
         match &self.stored.bitmap {
             Some(bitmap) if bitmap.range() == self.ports.range => Ok(bitmap.clone()),
             Some(_) => {
@@ -138,6 +143,10 @@ impl PortsInTurn<'_> {
 
     /// Replaces the ports that were read.
     pub(crate) async fn write(&mut self, bitmap: &PortBitmap) -> Result<(), PortsNotWritten> {
+        #[cfg(feature = "planted-bugs")]
+        if etcd::planted::is_planted(etcd::planted::LOST_PORTS) {
+            return Ok(());
+        }
         let expect = match self.stored.revision {
             0 => Expect::Absent,
             revision => Expect::Revision(revision),
@@ -148,7 +157,8 @@ impl PortsInTurn<'_> {
             ("data", Value::from(base64::STD.encode(bitmap.to_data()))),
         ]);
         let record = encode::record(&encode::head("v1", "RangeAllocation"), &object, Vec::new());
-        match write::commit_server_owned(&self.ports.store, keys::NODE_PORTS, expect, record).await {
+        let key = ServerKey::node_ports();
+        match write::put_server_data(&self.ports.store, &key, expect, record, None).await {
             Ok(entry) => {
                 self.stored = StoredPorts { revision: entry.revision, bitmap: Some(bitmap.clone()) };
                 self.ports.metrics.set_ports(bitmap.count(), bitmap.range().size());

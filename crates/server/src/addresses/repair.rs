@@ -1,12 +1,10 @@
 //! The repair loops: they make the allocated addresses and ports agree with those that Services have.
 //!
-//! As in Kubernetes, every server runs them, and they write events about what they find ([`decide`], [`ports`]). What is allocated but not
-//! used may belong to a Service that is just being written, here or by another server. So an IPAddress is deleted only after this server
-//! has seen it unused for [`GRACE`], whatever the clocks of other servers say, and a port only in the third run. Nothing is changed before
-//! the finding is confirmed by a read that sees every acknowledged write.
+//! As in Kubernetes, every server runs them, and they write events about what they find ([`service_addresses::repair`]). What is allocated
+//! but not used may belong to a Service that is just being written, here or by another server. So an IPAddress is deleted only after this
+//! server has seen it unused for [`GRACE`], whatever the clocks of other servers say, and a port only in the third run. Nothing is changed
+//! before the finding is confirmed by a read that sees every acknowledged write.
 
-mod decide;
-mod ports;
 mod queue;
 
 use std::collections::HashMap;
@@ -19,23 +17,24 @@ use authn::InternalIdentity;
 use catalog::encode;
 use catalog::keys;
 use catalog::unreadable::Concern;
-use storage::{ChangeKind, StoredEntry};
+use service_addresses::ServiceRef;
+use service_addresses::ip_address::parent;
+use service_addresses::repair::cluster_ips::{self, AddressFinding, ServiceFinding};
+use service_addresses::repair::ports::{self, LeakedPorts};
+use service_addresses::repair::{Lookup, Warning};
+use storage::{ChangeKind, ListWatch, ListWatchUpdate, StoredEntry};
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{info, warn};
 use value::{Str, Value};
 
-use super::claims::ServiceRef;
-use super::events::{self, Warning};
+use super::events;
 use super::limits::{GRACE, INTERVAL};
 use super::ports::PortsNotWritten;
 use super::{Allocations, ip_address};
 use crate::bootstrap::{PostStartHook, RETRY};
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::consistent_reads;
-use crate::list_watch::{ListWatch, Update};
 use crate::state::State;
-use decide::{AddressFinding, Found, ServiceFinding};
-use ports::LeakedPorts;
 use queue::{RepairKey, RepairQueue};
 
 /// How long an attempt of the first run waits for the ServiceCIDR `kubernetes`.
@@ -57,7 +56,7 @@ pub(crate) fn start(state: &Arc<State>) {
         state.bootstrap.begin(PostStartHook::ServiceIpRepair, run);
     }
     let repair = AddressRepair {
-        client: Client::new(Arc::clone(state), InternalIdentity::ApiServer),
+        client: LoopbackClient::new(Arc::clone(state), InternalIdentity::ApiServer),
         allocations: Arc::clone(&state.addresses.0),
         state: Arc::clone(state),
         queue: RepairQueue::default(),
@@ -70,7 +69,7 @@ pub(crate) fn start(state: &Arc<State>) {
 struct AddressRepair {
     state: Arc<State>,
     allocations: Arc<Allocations>,
-    client: Client,
+    client: LoopbackClient,
     queue: RepairQueue,
     /// IPAddresses that no Service uses, with their uid and since when this server knows it.
     unused: HashMap<IpAddr, (Str, Instant)>,
@@ -188,9 +187,9 @@ impl AddressRepair {
         }
     }
 
-    fn note_services(&mut self, update: &Update) {
+    fn note_services(&mut self, update: &ListWatchUpdate) {
         match update {
-            Update::Event(event) => {
+            ListWatchUpdate::Event(event) => {
                 let entry = &event.entry;
                 self.queue.add(RepairKey::Service(Arc::clone(&entry.key)), Instant::now());
                 if !self.leaked.is_empty()
@@ -201,29 +200,28 @@ impl AddressRepair {
                     }
                 }
             }
-            Update::Relisted(_) => {
+            ListWatchUpdate::Relisted(_) => {
                 self.leaked.clear();
                 self.add_all();
             }
         }
     }
 
-    fn note_addresses(&mut self, update: &Update) {
+    fn note_addresses(&mut self, update: &ListWatchUpdate) {
         match update {
-            Update::Event(event) => {
+            ListWatchUpdate::Event(event) => {
                 if let Some(address) = ip_address::address_of_key(&event.entry.key) {
                     self.queue.add(RepairKey::Address(address), Instant::now());
                 }
                 // If the IPAddress was deleted, its Service may need it again.
                 if event.kind == ChangeKind::Deleted
-                    && let Some(service) =
-                        encode::tree(&event.entry).ok().as_ref().and_then(ip_address::parent)
+                    && let Some(service) = encode::tree(&event.entry).ok().as_ref().and_then(parent)
                 {
                     let key = keys::namespaced(keys::SERVICES, &service.namespace, &service.name);
                     self.queue.add(RepairKey::Service(key.into()), Instant::now());
                 }
             }
-            Update::Relisted(_) => self.add_all(),
+            ListWatchUpdate::Relisted(_) => self.add_all(),
         }
     }
 
@@ -232,7 +230,7 @@ impl AddressRepair {
         if self.leaked.is_empty() {
             return;
         }
-        match self.allocations.ports.known() {
+        match self.allocations.ports.ports_in_memory() {
             Some(bitmap) => self.leaked.retain(|port, _| bitmap.has(*port)),
             None => self.leaked.clear(),
         }
@@ -245,11 +243,11 @@ impl AddressRepair {
         }
     }
 
-    fn find(&self, key: &str) -> Found {
-        found(self.allocations.store.get(key).as_deref())
+    fn find(&self, key: &str) -> Lookup {
+        lookup_of(self.allocations.store.get(key).as_deref())
     }
 
-    fn find_service(&self, service: &ServiceRef) -> Found {
+    fn find_service(&self, service: &ServiceRef) -> Lookup {
         self.find(&keys::namespaced(keys::SERVICES, &service.namespace, &service.name))
     }
 
@@ -262,10 +260,10 @@ impl AddressRepair {
                 return Ok(());
             }
         };
-        for text in decide::cluster_ips(&service) {
+        for text in cluster_ips::cluster_ips(&service) {
             match api::names::parse_ip_sloppy(text) {
                 Some(address) => self.examine_cluster_ip(key, &service, address).await?,
-                None => self.warn(&service, &decide::invalid_cluster_ip_warning()).await,
+                None => self.warn(&service, &cluster_ips::invalid_cluster_ip_warning()).await,
             }
         }
         Ok(())
@@ -279,11 +277,11 @@ impl AddressRepair {
         let ip_address = self.find(&ip_address::key(address));
         // The IPAddress was read while the Service was as it is here; a changed Service is examined again.
         store.get(key).filter(|again| again.revision == entry.revision)?;
-        let Found::Object(service) = found(Some(&entry)) else { return None };
+        let Lookup::Object(service) = lookup_of(Some(&entry)) else { return None };
         let referenced = |other: &ServiceRef| self.find_service(other);
         let own = ServiceRef::of(&service);
-        decide::has_cluster_ip(&service, address)
-            .then(|| decide::examine_cluster_ip(&own, address, is_in_range, &ip_address, referenced))
+        cluster_ips::has_cluster_ip(&service, address)
+            .then(|| cluster_ips::examine_cluster_ip(&own, address, is_in_range, &ip_address, referenced))
     }
 
     async fn examine_cluster_ip(
@@ -307,7 +305,7 @@ impl AddressRepair {
             self.queue.add(RepairKey::Service(key.into()), Instant::now() + GRACE);
             return Ok(());
         }
-        if let Some(warning) = decide::cluster_ip_warning(finding, &own, address) {
+        if let Some(warning) = cluster_ips::cluster_ip_warning(finding, &own, address) {
             warn!(service = key, %address, reason = warning.message, "the cluster IP of a Service needs repair");
             self.warn(service, &warning).await;
         }
@@ -315,7 +313,7 @@ impl AddressRepair {
             ServiceFinding::Fine | ServiceFinding::OutOfRange | ServiceFinding::Shared => Ok(()),
             ServiceFinding::NotAllocated => self.create(address, &own).await,
             ServiceFinding::NotAService | ServiceFinding::MissingService | ServiceFinding::WrongLabels => {
-                if let Found::Object(object) = self.find(&ip_address::key(address)) {
+                if let Lookup::Object(object) = self.find(&ip_address::key(address)) {
                     self.allocations.try_delete_address(address, meta::uid(&object)).await?;
                 }
                 self.create(address, &own).await
@@ -330,9 +328,9 @@ impl AddressRepair {
 
     /// The finding about an IPAddress and the object; `None` if it does not exist or cannot be decoded.
     fn address_finding(&self, address: IpAddr) -> Option<(AddressFinding, Value)> {
-        let Found::Object(object) = self.find(&ip_address::key(address)) else { return None };
+        let Lookup::Object(object) = self.find(&ip_address::key(address)) else { return None };
         let referenced = |service: &ServiceRef| self.find_service(service);
-        Some((decide::examine_ip_address(&object, address, referenced), object))
+        Some((cluster_ips::examine_ip_address(&object, address, referenced), object))
     }
 
     async fn examine_address(&mut self, address: IpAddr) -> Result<(), Status> {
@@ -350,7 +348,7 @@ impl AddressRepair {
         }
         self.confirm().await?;
         let Some((finding, object)) = self.address_finding(address) else { return Ok(()) };
-        let Some(warning) = decide::ip_address_warning(finding, &object) else { return Ok(()) };
+        let Some(warning) = cluster_ips::ip_address_warning(finding, &object) else { return Ok(()) };
         warn!(%address, reason = warning.message, "an IPAddress needs repair");
         self.warn(&object, &warning).await;
         self.unused.remove(&address);
@@ -378,8 +376,8 @@ impl AddressRepair {
 
     fn is_unused_for_long(&mut self, address: IpAddr) -> bool {
         match self.find(&ip_address::key(address)) {
-            Found::Object(object) => self.is_long_unused(address, &object),
-            Found::Absent | Found::Unreadable => false,
+            Lookup::Object(object) => self.is_long_unused(address, &object),
+            Lookup::Absent | Lookup::Unreadable => false,
         }
     }
 
@@ -408,13 +406,13 @@ impl AddressRepair {
             let mut turn = allocations.ports.in_turn_with_newest().await?;
             // The Services are read after the ports: a port that a Service has was allocated before.
             let page = allocations.store.snapshot(keys::SERVICES);
-            let read: Vec<Found> = page.entries.iter().map(|entry| found(Some(&**entry))).collect();
-            let is_complete = !read.iter().any(|found| matches!(found, Found::Unreadable));
+            let read: Vec<Lookup> = page.entries.iter().map(|entry| lookup_of(Some(&**entry))).collect();
+            let is_complete = !read.iter().any(|found| matches!(found, Lookup::Unreadable));
             let services: Vec<Value> = read
                 .into_iter()
                 .filter_map(|found| match found {
-                    Found::Object(service) => Some(service),
-                    Found::Absent | Found::Unreadable => None,
+                    Lookup::Object(service) => Some(service),
+                    Lookup::Absent | Lookup::Unreadable => None,
                 })
                 .collect();
             let stored = turn.stored().bitmap.as_ref();
@@ -447,10 +445,10 @@ impl AddressRepair {
     }
 }
 
-fn found(entry: Option<&StoredEntry>) -> Found {
+fn lookup_of(entry: Option<&StoredEntry>) -> Lookup {
     match entry.map(encode::tree) {
-        None => Found::Absent,
-        Some(Ok(object)) => Found::Object(object),
-        Some(Err(_)) => Found::Unreadable,
+        None => Lookup::Absent,
+        Some(Ok(object)) => Lookup::Object(object),
+        Some(Err(_)) => Lookup::Unreadable,
     }
 }

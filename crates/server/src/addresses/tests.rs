@@ -1,5 +1,7 @@
 //! Tests of allocations in a running server.
 
+mod several;
+
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,13 +9,13 @@ use std::time::{Duration, Instant};
 use authn::InternalIdentity;
 use catalog::encode;
 use catalog::keys;
-use storage::{Expect, Store};
+use storage::{Change, Expect, Store, Write, WritePriority};
 use value::{Value, json};
 
 use super::{NodePortRange, ip_address};
-use crate::client::Client;
+use crate::StorageBackend;
+use crate::client::LoopbackClient;
 use crate::ephemeral::Ephemeral;
-use crate::write;
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
@@ -24,19 +26,24 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Server {
     ephemeral: Ephemeral,
-    admin: Client,
+    admin: LoopbackClient,
 }
 
 impl Server {
     /// A server with these ranges of cluster IPs and 20 node ports.
     async fn start(ranges: &[&str]) -> Self {
+        Server::start_on(StorageBackend::Memory, ranges).await
+    }
+
+    async fn start_on(data: StorageBackend, ranges: &[&str]) -> Self {
         let ranges = ranges.iter().map(|range| range.parse().unwrap()).collect();
         let start = Ephemeral::start_with(|config| {
+            config.storage.data = data;
             config.addresses.cluster_ips = ranges;
             config.addresses.node_ports = NodePortRange::new(30000, 30019).unwrap();
         });
         let ephemeral = start.await.unwrap();
-        let admin = Client::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
+        let admin = LoopbackClient::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
         Server { ephemeral, admin }
     }
 
@@ -71,7 +78,7 @@ impl Server {
 
     /// The allocated node ports.
     fn ports(&self) -> Vec<i64> {
-        self.ephemeral.running.state().addresses.0.ports.known().unwrap().allocated().collect()
+        self.ephemeral.running.state().addresses.0.ports.ports_in_memory().unwrap().allocated().collect()
     }
 
     async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
@@ -249,7 +256,10 @@ async fn a_deleted_ip_address_is_created_again_for_its_service() {
 /// Stores an object without a server's allocations, as an earlier version of the server did.
 async fn store_directly(store: &Store, key: &str, head: (&str, &str), object: &str) {
     let record = encode::record(&encode::head(head.0, head.1), &parse(object), Vec::new());
-    write::commit_server_owned(store, key, Expect::Absent, record).await.unwrap();
+    let change = Change::Put(record);
+    let write =
+        Write { key: key.into(), expect: Expect::Absent, change, priority: WritePriority::System, ttl: None };
+    store.commit(write).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,12 +278,12 @@ async fn addresses_and_ports_of_stored_services_are_allocated_at_the_start() {
     }
     store.close().await;
     let ephemeral = Ephemeral::start_with(|config| {
-        config.storage.data = crate::Data::Directory(path);
+        config.storage.data = StorageBackend::Directory(path);
         config.addresses.cluster_ips = vec!["10.0.0.0/28".parse().unwrap()];
         config.addresses.node_ports = NodePortRange::new(30000, 30007).unwrap();
     });
     let ephemeral = ephemeral.await.unwrap();
-    let admin = Client::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
+    let admin = LoopbackClient::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
     let server = Server { ephemeral, admin };
     let mut seen: HashSet<String> = (2..7).map(|i| format!("10.0.0.{i}")).collect();
     for i in 0..8 {

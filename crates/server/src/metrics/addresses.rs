@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, histogram_opts};
+use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use runtime::MetricRegistry;
 
-use crate::addresses::PortCounts;
+use service_addresses::PortCounts;
 
 /// Allocations of cluster IPs and node ports, and repairs of node ports.
 #[derive(Debug)]
@@ -25,78 +25,60 @@ pub struct AddressMetrics {
 
 impl AddressMetrics {
     pub fn new(registry: &MetricRegistry) -> Result<Self, prometheus::Error> {
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
-        let by_range = |name: &str, help: &str| {
-            let metric = IntGaugeVec::new(Opts::new(name, help), &["cidr"])?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
-        let gauge = |name: &str, help: &str| {
-            let metric = IntGauge::new(name, help)?;
-            registry.register(Box::new(metric.clone()))?;
-            Ok::<_, prometheus::Error>(metric)
-        };
-        let durations = HistogramVec::new(
-            histogram_opts!(
-                "kube_apiserver_clusterip_allocator_allocation_duration_seconds",
-                "[ALPHA] Duration in seconds to allocate a Cluster IP by ServiceCIDR"
-            ),
-            &["cidr"],
-        )?;
-        registry.register(Box::new(durations.clone()))?;
-        let repair_failures = IntCounter::new(
-            "apiserver_nodeport_repair_reconcile_errors_total",
-            "[ALPHA] Number of reconciliation failures on the nodeport repair reconcile loop",
-        )?;
-        registry.register(Box::new(repair_failures.clone()))?;
         Ok(AddressMetrics {
-            allocated_ips: by_range(
+            allocated_ips: registry.gauge_vec(
                 "kube_apiserver_clusterip_allocator_allocated_ips",
                 "[ALPHA] Gauge measuring the number of allocated IPs for Services",
+                &["cidr"],
             )?,
-            available_ips: by_range(
+            available_ips: registry.gauge_vec(
                 "kube_apiserver_clusterip_allocator_available_ips",
                 "[ALPHA] Gauge measuring the number of available IPs for Services",
+                &["cidr"],
             )?,
-            ip_allocations: counter(
+            ip_allocations: registry.counter_vec(
                 "kube_apiserver_clusterip_allocator_allocation_total",
                 "[ALPHA] Number of Cluster IPs allocations",
                 &["cidr", "scope"],
             )?,
-            ip_errors: counter(
+            ip_errors: registry.counter_vec(
                 "kube_apiserver_clusterip_allocator_allocation_errors_total",
                 "[ALPHA] Number of errors trying to allocate Cluster IPs",
                 &["cidr", "scope"],
             )?,
-            ip_durations: durations,
-            allocated_ports: gauge(
+            ip_durations: registry.histogram_vec(
+                "kube_apiserver_clusterip_allocator_allocation_duration_seconds",
+                "[ALPHA] Duration in seconds to allocate a Cluster IP by ServiceCIDR",
+                &["cidr"],
+                prometheus::DEFAULT_BUCKETS,
+            )?,
+            allocated_ports: registry.gauge(
                 "kube_apiserver_nodeport_allocator_allocated_ports",
                 "[ALPHA] Gauge measuring the number of allocated NodePorts for Services",
             )?,
-            available_ports: gauge(
+            available_ports: registry.gauge(
                 "kube_apiserver_nodeport_allocator_available_ports",
                 "[ALPHA] Gauge measuring the number of available NodePorts for Services",
             )?,
-            port_allocations: counter(
+            port_allocations: registry.counter_vec(
                 "kube_apiserver_nodeport_allocator_allocation_total",
                 "[ALPHA] Number of NodePort allocations",
                 &["scope"],
             )?,
-            port_errors: counter(
+            port_errors: registry.counter_vec(
                 "kube_apiserver_nodeport_allocator_allocation_errors_total",
                 "[ALPHA] Number of errors trying to allocate NodePort",
                 &["scope"],
             )?,
-            repair_port_errors: counter(
+            repair_port_errors: registry.counter_vec(
                 "apiserver_nodeport_repair_port_errors_total",
                 "[ALPHA] Number of errors detected on ports by the repair loop broken down by type of error: leak, repair, full, outOfRange, duplicate, unknown",
                 &["type"],
             )?,
-            repair_failures,
+            repair_failures: registry.counter(
+                "apiserver_nodeport_repair_reconcile_errors_total",
+                "[ALPHA] Number of reconciliation failures on the nodeport repair reconcile loop",
+            )?,
         })
     }
 

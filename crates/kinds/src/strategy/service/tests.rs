@@ -19,12 +19,8 @@ struct Server {
 }
 
 impl Allocator for Server {
-    fn default_family(&self) -> Family {
-        Family::V4
-    }
-
-    fn has(&self, family: Family) -> bool {
-        family == Family::V4 || self.dual
+    fn families(&self) -> &[Family] {
+        if self.dual { &[Family::V4, Family::V6] } else { &[Family::V4] }
     }
 
     fn allocate(&mut self, family: Family, address: IpAddr) -> Result<(), AddressError> {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use value::Backoff;
 
-/// Delay after a failure: doubles from the first to the second.
-const FIRST_RETRY: Duration = Duration::from_millis(500);
-const LONGEST_RETRY: Duration = Duration::from_mins(1);
+/// The delay of a key after failures.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_mins(1));
 
 /// A Service or an address to examine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,9 +40,7 @@ impl RepairQueue {
 
     /// Adds a key again after a failure.
     pub(super) fn retry(&mut self, key: RepairKey, failures: u32, now: Instant) {
-        let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-        let wait = FIRST_RETRY.saturating_mul(factor).min(LONGEST_RETRY);
-        self.plan(key, now + wait, failures);
+        self.plan(key, now + RETRY.after(failures), failures);
     }
 
     fn plan(&mut self, key: RepairKey, at: Instant, failures: u32) {
@@ -72,47 +70,4 @@ impl RepairQueue {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::time::Instant;
-
-    use super::{RepairKey, RepairQueue};
-
-    fn key(last: u8) -> RepairKey {
-        RepairKey::Address(std::net::Ipv4Addr::new(10, 0, 0, last).into())
-    }
-
-    #[test]
-    fn keys_are_taken_when_they_are_due() {
-        let now = Instant::now();
-        let mut queue = RepairQueue::default();
-        queue.add(key(1), now + Duration::from_mins(1));
-        queue.add(key(2), now);
-        assert_eq!(queue.take(now), Some((key(2), 0)));
-        assert_eq!(queue.take(now), None);
-        queue.add(key(1), now);
-        assert_eq!(queue.take(now), Some((key(1), 0)), "a key moves to an earlier time");
-        assert_eq!(queue.due(), None);
-    }
-
-    #[test]
-    fn a_removed_key_is_not_taken() {
-        let now = Instant::now();
-        let mut queue = RepairQueue::default();
-        queue.add(key(1), now);
-        queue.remove(&key(1));
-        assert_eq!(queue.take(now), None);
-    }
-
-    #[test]
-    fn failures_delay_a_key_longer_and_longer() {
-        let now = Instant::now();
-        let mut queue = RepairQueue::default();
-        queue.retry(key(1), 1, now);
-        let first = queue.due().unwrap();
-        queue.retry(key(1), 20, now);
-        assert!(first > now && queue.due().unwrap() > first);
-        assert_eq!(queue.take(now + Duration::from_mins(1)), Some((key(1), 20)));
-    }
-}
+mod tests;

@@ -5,19 +5,19 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use api::validation::fields::Read as _;
 use value::Value;
 
-use super::super::bitmap::{NodePortRange, PortBitmap};
-use super::super::events::Warning;
+use super::Warning;
+use crate::port_bitmap::{NodePortRange, PortBitmap};
 
 /// Runs in which a port must be seen allocated but unused before it is freed. A port is allocated before its Service is written, and
 /// released after it is deleted; both take much less time than there is between two runs.
 const RUNS_BEFORE_FREE: u8 = 3;
 
 /// Ports that were allocated but unused, with the number of runs that have seen it.
-pub(super) type LeakedPorts = HashMap<i64, u8>;
+pub type LeakedPorts = HashMap<i64, u8>;
 
 /// A port with a problem. The names are values of the metric label `type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PortFinding {
+pub enum PortFinding {
     /// Used but not allocated (`repair`).
     NotAllocated,
     /// Used by two Services (`duplicate`).
@@ -27,19 +27,19 @@ pub(super) enum PortFinding {
 
 /// The outcome of one run.
 #[derive(Debug)]
-pub(super) struct PortRepair<'a> {
+pub struct PortRepair<'a> {
     /// The ports that should be allocated.
-    pub(super) bitmap: PortBitmap,
-    pub(super) findings: Vec<(&'a Value, i64, PortFinding)>,
+    pub bitmap: PortBitmap,
+    pub findings: Vec<(&'a Value, i64, PortFinding)>,
     /// For the next run, once `bitmap` is written.
-    pub(super) leaked: LeakedPorts,
+    pub leaked: LeakedPorts,
     /// Ports that this run frees.
-    pub(super) freed: Vec<i64>,
+    pub freed: Vec<i64>,
 }
 
 impl PortFinding {
     /// The value of the metric label `type`.
-    pub(super) fn metric(self) -> &'static str {
+    pub fn metric(self) -> &'static str {
         match self {
             PortFinding::NotAllocated => "repair",
             PortFinding::Duplicate => "duplicate",
@@ -48,7 +48,7 @@ impl PortFinding {
     }
 
     /// The warning about a Service with this port, in kube-apiserver's words.
-    pub(super) fn warning(self, port: i64, range: NodePortRange) -> Warning {
+    pub fn warning(self, port: i64, range: NodePortRange) -> Warning {
         let (reason, message) = match self {
             PortFinding::NotAllocated => {
                 ("PortNotAllocated", format!("Port {port} is not allocated; repairing"))
@@ -68,7 +68,7 @@ impl PortFinding {
 
 /// Compares the ports of all Services with the stored ones. `is_complete` is false if a Service cannot be decoded: its ports are unknown,
 /// so no port counts as leaked.
-pub(super) fn examine<'a>(
+pub fn examine<'a>(
     services: &'a [Value],
     is_complete: bool,
     stored: Option<&PortBitmap>,
@@ -106,7 +106,7 @@ pub(super) fn examine<'a>(
 }
 
 /// The node ports of a Service. A port that it uses with several protocols is returned once.
-pub(super) fn node_ports(service: &Value) -> Vec<i64> {
+pub fn node_ports(service: &Value) -> Vec<i64> {
     let spec = service.part("spec");
     let mut seen: HashSet<(i64, &str)> = HashSet::new();
     let mut ports: Vec<i64> = Vec::new();
@@ -125,8 +125,8 @@ pub(super) fn node_ports(service: &Value) -> Vec<i64> {
 mod tests {
     use value::{Value, json};
 
-    use super::super::super::bitmap::{NodePortRange, PortBitmap};
     use super::{LeakedPorts, PortFinding, examine};
+    use crate::port_bitmap::{NodePortRange, PortBitmap};
 
     fn range() -> NodePortRange {
         NodePortRange::new(30000, 30019).unwrap()

@@ -5,26 +5,16 @@ use std::net::IpAddr;
 use api::validation::fields::Read as _;
 use value::Value;
 
-use super::super::claims::ServiceRef;
-use super::super::events::Warning;
-use super::super::{ip_address, range};
-
-/// The stored object at a key.
-#[derive(Clone, Debug)]
-pub(super) enum Found {
-    Absent,
-    Object(Value),
-    /// It exists but cannot be decoded; nothing is decided from it.
-    Unreadable,
-}
+use super::{Lookup, Warning};
+use crate::{ServiceRef, ip_address, range};
 
 /// The state of a cluster IP of a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ServiceFinding {
+pub enum ServiceFinding {
     Fine,
-    /// No ServiceCIDR contains it.
+    /// No ServiceCIDR contains the cluster IP.
     OutOfRange,
-    /// It has no IPAddress.
+    /// The cluster IP has no IPAddress.
     NotAllocated,
     /// Its IPAddress refers to something that is not a Service.
     NotAService,
@@ -38,10 +28,10 @@ pub(super) enum ServiceFinding {
 
 /// The state of an IPAddress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AddressFinding {
-    /// It is correct, or not an allocated cluster IP.
+pub enum AddressFinding {
+    /// The IPAddress is correct, or not that of an allocated cluster IP.
     Fine,
-    /// It was allocated for Services but refers to something else.
+    /// The IPAddress was allocated for Services but refers to something else.
     NotAService,
     /// Its Service does not exist, or not yet.
     Leaked,
@@ -50,7 +40,7 @@ pub(super) enum AddressFinding {
 }
 
 /// The cluster IPs of a Service, as written. Empty for headless Services and those of type ExternalName.
-pub(super) fn cluster_ips(service: &Value) -> Vec<&str> {
+pub fn cluster_ips(service: &Value) -> Vec<&str> {
     let spec = service.part("spec");
     let is_set = !matches!(spec.text("clusterIP"), "" | "None") && spec.text("type") != "ExternalName";
     let listed: Vec<&str> = spec.texts("clusterIPs").collect();
@@ -62,25 +52,25 @@ pub(super) fn cluster_ips(service: &Value) -> Vec<&str> {
     }
 }
 
-pub(super) fn has_cluster_ip(service: &Value, address: IpAddr) -> bool {
+pub fn has_cluster_ip(service: &Value, address: IpAddr) -> bool {
     cluster_ips(service).iter().any(|text| api::names::parse_ip_sloppy(text) == Some(address))
 }
 
 /// Examines a cluster IP of `service`. `referenced` returns the Service that the IPAddress refers to.
-pub(super) fn examine_cluster_ip(
+pub fn examine_cluster_ip(
     service: &ServiceRef,
     address: IpAddr,
     is_in_range: bool,
-    ip_address: &Found,
-    referenced: impl FnOnce(&ServiceRef) -> Found,
+    ip_address: &Lookup,
+    referenced: impl FnOnce(&ServiceRef) -> Lookup,
 ) -> ServiceFinding {
     if !is_in_range {
         return ServiceFinding::OutOfRange;
     }
     let object = match ip_address {
-        Found::Absent => return ServiceFinding::NotAllocated,
-        Found::Unreadable => return ServiceFinding::Fine,
-        Found::Object(object) => object,
+        Lookup::Absent => return ServiceFinding::NotAllocated,
+        Lookup::Unreadable => return ServiceFinding::Fine,
+        Lookup::Object(object) => object,
     };
     match ip_address::parent(object) {
         None => ServiceFinding::NotAService,
@@ -92,37 +82,33 @@ pub(super) fn examine_cluster_ip(
             }
         }
         Some(parent) => match referenced(&parent) {
-            Found::Absent => ServiceFinding::MissingService,
-            Found::Object(other) if has_cluster_ip(&other, address) => ServiceFinding::Shared,
+            Lookup::Absent => ServiceFinding::MissingService,
+            Lookup::Object(other) if has_cluster_ip(&other, address) => ServiceFinding::Shared,
             // The examination of the IPAddress finds the wrong reference.
-            Found::Object(_) | Found::Unreadable => ServiceFinding::Fine,
+            Lookup::Object(_) | Lookup::Unreadable => ServiceFinding::Fine,
         },
     }
 }
 
 /// Examines an IPAddress. `referenced` returns the Service that it refers to.
-pub(super) fn examine_ip_address(
+pub fn examine_ip_address(
     object: &Value,
     address: IpAddr,
-    referenced: impl FnOnce(&ServiceRef) -> Found,
+    referenced: impl FnOnce(&ServiceRef) -> Lookup,
 ) -> AddressFinding {
     if !ip_address::is_managed(object) {
         return AddressFinding::Fine;
     }
     let Some(parent) = ip_address::parent(object) else { return AddressFinding::NotAService };
     match referenced(&parent) {
-        Found::Absent => AddressFinding::Leaked,
-        Found::Object(service) if !has_cluster_ip(&service, address) => AddressFinding::WrongReference,
-        Found::Object(_) | Found::Unreadable => AddressFinding::Fine,
+        Lookup::Absent => AddressFinding::Leaked,
+        Lookup::Object(service) if !has_cluster_ip(&service, address) => AddressFinding::WrongReference,
+        Lookup::Object(_) | Lookup::Unreadable => AddressFinding::Fine,
     }
 }
 
 /// The warning about a cluster IP, in kube-apiserver's words.
-pub(super) fn cluster_ip_warning(
-    finding: ServiceFinding,
-    service: &ServiceRef,
-    address: IpAddr,
-) -> Option<Warning> {
+pub fn cluster_ip_warning(finding: ServiceFinding, service: &ServiceRef, address: IpAddr) -> Option<Warning> {
     let family = range::family_of(address).as_str();
     let ServiceRef { namespace, name } = service;
     let (reason, message) = match finding {
@@ -153,7 +139,7 @@ pub(super) fn cluster_ip_warning(
 }
 
 /// The warning about a cluster IP that is not an address.
-pub(super) fn invalid_cluster_ip_warning() -> Warning {
+pub fn invalid_cluster_ip_warning() -> Warning {
     Warning {
         reason: "ClusterIPNotValid".to_owned(),
         action: "ClusterIPValidation",
@@ -162,7 +148,7 @@ pub(super) fn invalid_cluster_ip_warning() -> Warning {
 }
 
 /// The warning about an IPAddress that is deleted, in kube-apiserver's words.
-pub(super) fn ip_address_warning(finding: AddressFinding, object: &Value) -> Option<Warning> {
+pub fn ip_address_warning(finding: AddressFinding, object: &Value) -> Option<Warning> {
     let name = api::meta::name(object);
     let parent = object.part("spec").part("parentRef");
     let (namespace, service) = (parent.text("namespace"), parent.text("name"));
@@ -199,10 +185,10 @@ mod tests {
     use value::{Value, json};
 
     use super::{
-        AddressFinding, Found, ServiceFinding, cluster_ip_warning, examine_cluster_ip, examine_ip_address,
+        AddressFinding, Lookup, ServiceFinding, cluster_ip_warning, examine_cluster_ip, examine_ip_address,
         ip_address_warning,
     };
-    use crate::addresses::claims::ServiceRef;
+    use crate::ServiceRef;
 
     fn parse(text: &str) -> Value {
         json::parse(text.as_bytes()).unwrap()
@@ -215,8 +201,8 @@ mod tests {
         ))
     }
 
-    fn service(spec: &str) -> Found {
-        Found::Object(parse(&format!(r#"{{"metadata":{{"name":"b","namespace":"n"}},"spec":{spec}}}"#)))
+    fn service(spec: &str) -> Lookup {
+        Lookup::Object(parse(&format!(r#"{{"metadata":{{"name":"b","namespace":"n"}},"spec":{spec}}}"#)))
     }
 
     const OWN: &str = r#"{"resource":"services","namespace":"n","name":"a"}"#;
@@ -229,18 +215,18 @@ mod tests {
     fn a_cluster_ip_must_have_an_ip_address_that_refers_to_its_service() {
         let own = ServiceRef { namespace: "n".into(), name: "a".into() };
         let address = "10.0.0.9".parse().unwrap();
-        let mut unlabelled = ip_address(OWN);
-        unlabelled.remove_at(&["metadata", "labels"]);
+        let mut unlabeled = ip_address(OWN);
+        unlabeled.remove_at(&["metadata", "labels"]);
         for (ip_address, other, expected) in [
-            (Found::Object(ip_address(OWN)), Found::Absent, ServiceFinding::Fine),
-            (Found::Object(unlabelled), Found::Absent, ServiceFinding::WrongLabels),
-            (Found::Absent, Found::Absent, ServiceFinding::NotAllocated),
-            (Found::Unreadable, Found::Absent, ServiceFinding::Fine),
-            (Found::Object(ip_address(GATEWAY)), Found::Absent, ServiceFinding::NotAService),
-            (Found::Object(ip_address(OTHER)), Found::Absent, ServiceFinding::MissingService),
-            (Found::Object(ip_address(OTHER)), service(HAS_IT), ServiceFinding::Shared),
-            (Found::Object(ip_address(OTHER)), service(HAS_NOT), ServiceFinding::Fine),
-            (Found::Object(ip_address(OTHER)), Found::Unreadable, ServiceFinding::Fine),
+            (Lookup::Object(ip_address(OWN)), Lookup::Absent, ServiceFinding::Fine),
+            (Lookup::Object(unlabeled), Lookup::Absent, ServiceFinding::WrongLabels),
+            (Lookup::Absent, Lookup::Absent, ServiceFinding::NotAllocated),
+            (Lookup::Unreadable, Lookup::Absent, ServiceFinding::Fine),
+            (Lookup::Object(ip_address(GATEWAY)), Lookup::Absent, ServiceFinding::NotAService),
+            (Lookup::Object(ip_address(OTHER)), Lookup::Absent, ServiceFinding::MissingService),
+            (Lookup::Object(ip_address(OTHER)), service(HAS_IT), ServiceFinding::Shared),
+            (Lookup::Object(ip_address(OTHER)), service(HAS_NOT), ServiceFinding::Fine),
+            (Lookup::Object(ip_address(OTHER)), Lookup::Unreadable, ServiceFinding::Fine),
         ] {
             let found = examine_cluster_ip(&own, address, true, &ip_address, |_| other.clone());
             assert_eq!(found, expected, "{ip_address:?} {other:?}");
@@ -260,10 +246,10 @@ mod tests {
         let mut foreign = ip_address(OTHER);
         foreign.set_at(&["metadata", "labels", "ipaddress.kubernetes.io/managed-by"], "me");
         for (object, service, expected) in [
-            (foreign, Found::Absent, AddressFinding::Fine),
-            (ip_address(GATEWAY), Found::Absent, AddressFinding::NotAService),
-            (ip_address(OTHER), Found::Absent, AddressFinding::Leaked),
-            (ip_address(OTHER), Found::Unreadable, AddressFinding::Fine),
+            (foreign, Lookup::Absent, AddressFinding::Fine),
+            (ip_address(GATEWAY), Lookup::Absent, AddressFinding::NotAService),
+            (ip_address(OTHER), Lookup::Absent, AddressFinding::Leaked),
+            (ip_address(OTHER), Lookup::Unreadable, AddressFinding::Fine),
             (ip_address(OTHER), service(HAS_IT), AddressFinding::Fine),
             (ip_address(OTHER), service(HAS_NOT), AddressFinding::WrongReference),
             (

@@ -1,48 +1,50 @@
 //! One run of the allocation rules of Services.
 //!
-//! The rules ([`kinds::strategy::service`]) are synchronous, and an address is allocated by creating an object. So the rules run repeatedly:
-//! each run repeats the answers to the requests so far, and ends at the first request without an answer.
+//! The rules ([`kinds::strategy::service`]) are synchronous, and an address is allocated by creating an object. So the rules run
+//! repeatedly: each run repeats the answers to the requests so far, and ends at the first request without an answer.
 
 use std::net::IpAddr;
 
 use kinds::strategy::service::{AddressError, Allocator, Family, PortError};
 
-use super::bitmap::{NodePortRange, PortBitmap};
-use super::cidrs::KnownRanges;
+use super::known_ranges::KnownRanges;
+use super::port_bitmap::{NodePortRange, PortBitmap};
 
 /// A request of the rules that has no answer yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AllocationRequest {
+pub enum AllocationRequest {
     /// Allocate this address, or any address of the family.
     Address(Family, Option<IpAddr>),
     /// Read the allocated ports.
     Ports,
 }
 
-/// The answer to a request for an address.
-pub(super) type AddressAnswer = Result<IpAddr, AddressError>;
+/// The allocated address, or why none is available.
+pub type AddressAnswer = Result<IpAddr, AddressError>;
 
 /// A run of the rules.
-pub(super) struct AllocationAttempt<'a> {
+pub struct AllocationAttempt<'a> {
     /// The families with a range; the first is the default.
-    pub(super) families: &'a [Family],
+    pub families: &'a [Family],
     /// Answers to the requests for addresses, in order.
-    pub(super) answers: std::slice::Iter<'a, AddressAnswer>,
+    pub answers: std::slice::Iter<'a, AddressAnswer>,
     /// The request at which the run ended.
-    pub(super) pending: Option<AllocationRequest>,
-    pub(super) port_range: NodePortRange,
+    pub pending: Option<AllocationRequest>,
+    pub port_range: NodePortRange,
     /// The allocated ports; the run adds those of the Service. `None` until they are read.
-    pub(super) ports: Option<Result<PortBitmap, PortError>>,
-    pub(super) port_counts: PortCounts,
+    pub ports: Option<Result<PortBitmap, PortError>>,
+    pub port_counts: PortCounts,
+    /// `random(n)` returns a random number below `n`, which is not 0.
+    pub random: fn(u64) -> u64,
 }
 
 /// Allocations of ports and their failures in one run, by scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PortCounts {
-    pub(crate) requested: u64,
-    pub(crate) chosen: u64,
-    pub(crate) requested_failed: u64,
-    pub(crate) chosen_failed: u64,
+pub struct PortCounts {
+    pub requested: u64,
+    pub chosen: u64,
+    pub requested_failed: u64,
+    pub chosen_failed: u64,
 }
 
 impl AllocationAttempt<'_> {
@@ -73,20 +75,17 @@ impl AllocationAttempt<'_> {
     }
 
     fn choose_port(&mut self) -> Result<i64, PortError> {
+        let random = self.random;
         let ports = self.ports()?;
-        let port = ports.any_free(super::random_below).ok_or(PortError::Full)?;
+        let port = ports.any_free(random).ok_or(PortError::Full)?;
         ports.set(port, true);
         Ok(port)
     }
 }
 
 impl Allocator for AllocationAttempt<'_> {
-    fn default_family(&self) -> Family {
-        self.families.first().copied().unwrap_or(Family::V4)
-    }
-
-    fn has(&self, family: Family) -> bool {
-        self.families.contains(&family)
+    fn families(&self) -> &[Family] {
+        self.families
     }
 
     fn allocate(&mut self, family: Family, address: IpAddr) -> Result<(), AddressError> {
@@ -111,31 +110,27 @@ impl Allocator for AllocationAttempt<'_> {
         allocated
     }
 
-    // A run that fails is discarded with its ports, and whoever answered the requests for addresses reverts them.
+    // The ports of a failed run are discarded with it, and the server deletes the IPAddresses that it has created for the answers.
     fn release(&mut self, _: Family, _: IpAddr) {}
 
     fn release_port(&mut self, _: i64) {}
 }
 
 /// The allocator of dry runs: like kube-apiserver's, it checks ranges but not whether an address is free, and returns placeholders.
-pub(super) struct DryRunAllocator<'a> {
-    pub(super) families: &'a [Family],
-    pub(super) ranges: &'a KnownRanges,
-    pub(super) ports: Option<PortBitmap>,
+pub struct DryRunAllocator<'a> {
+    pub families: &'a [Family],
+    pub ranges: &'a KnownRanges,
+    pub ports: Option<PortBitmap>,
     /// Ports that this dry run has tried.
-    pub(super) tried: Vec<i64>,
+    pub tried: Vec<i64>,
 }
 
 /// The first placeholder for a node port is the port after this one.
 const PLACEHOLDER_PORT: i64 = 32768;
 
 impl Allocator for DryRunAllocator<'_> {
-    fn default_family(&self) -> Family {
-        self.families.first().copied().unwrap_or(Family::V4)
-    }
-
-    fn has(&self, family: Family) -> bool {
-        self.families.contains(&family)
+    fn families(&self) -> &[Family] {
+        self.families
     }
 
     fn allocate(&mut self, family: Family, address: IpAddr) -> Result<(), AddressError> {
@@ -180,7 +175,7 @@ mod tests {
     use kinds::strategy::service::{AddressError, Family, begin_create};
     use value::{Value, json};
 
-    use super::super::bitmap::{DEFAULT_NODE_PORTS, PortBitmap};
+    use super::super::port_bitmap::{DEFAULT_NODE_PORTS, PortBitmap};
     use super::{AddressAnswer, AllocationAttempt, AllocationRequest, PortCounts};
 
     fn service() -> Value {
@@ -197,6 +192,7 @@ mod tests {
             port_range: DEFAULT_NODE_PORTS,
             ports: ports.map(Ok),
             port_counts: PortCounts::default(),
+            random: |_| 0,
         }
     }
 

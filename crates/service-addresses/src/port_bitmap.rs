@@ -46,7 +46,7 @@ impl NodePortRange {
             .ok_or_else(|| format!("end port cannot be less than start port: {text}"))
     }
 
-    pub(crate) fn size(self) -> u32 {
+    pub fn size(self) -> u32 {
         self.size
     }
 
@@ -55,7 +55,7 @@ impl NodePortRange {
         (offset < self.size).then_some(offset)
     }
 
-    pub(crate) fn contains(self, port: i64) -> bool {
+    pub fn contains(self, port: i64) -> bool {
         self.offset(port).is_some()
     }
 
@@ -74,20 +74,20 @@ impl fmt::Display for NodePortRange {
 
 /// The allocated ports of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PortBitmap {
+pub struct PortBitmap {
     range: NodePortRange,
     /// Least significant bit first; as long as the range.
     bits: Vec<bool>,
 }
 
 impl PortBitmap {
-    pub(crate) fn empty(range: NodePortRange) -> Self {
+    pub fn empty(range: NodePortRange) -> Self {
         PortBitmap { range, bits: vec![false; range.size as usize] }
     }
 
     /// Decodes `data` of a RangeAllocation: a big-endian number without leading zero bytes, whose bit `i` stands for the `i`th port. Bits
     /// beyond the range are dropped.
-    pub(crate) fn from_data(range: NodePortRange, data: &[u8]) -> Self {
+    pub fn from_data(range: NodePortRange, data: &[u8]) -> Self {
         let mut ports = PortBitmap::empty(range);
         let set = data.iter().rev().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
         ports.bits.iter_mut().zip(set).for_each(|(bit, set)| *bit = set);
@@ -95,29 +95,29 @@ impl PortBitmap {
     }
 
     /// Encodes the ports as [`PortBitmap::from_data`] reads them.
-    pub(crate) fn to_data(&self) -> Vec<u8> {
+    pub fn to_data(&self) -> Vec<u8> {
         let byte = |bits: &[bool]| bits.iter().rev().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
         let bytes = self.bits.chunks(8).map(byte);
         bytes.rev().skip_while(|byte| *byte == 0).collect()
     }
 
-    pub(crate) fn range(&self) -> NodePortRange {
+    pub fn range(&self) -> NodePortRange {
         self.range
     }
 
-    pub(crate) fn has(&self, port: i64) -> bool {
+    pub fn has(&self, port: i64) -> bool {
         self.range.offset(port).and_then(|offset| self.bits.get(offset as usize)).is_some_and(|bit| *bit)
     }
 
     /// Marks a port as allocated or free. Returns false if it was already so, or is outside of the range.
-    pub(crate) fn set(&mut self, port: i64, allocated: bool) -> bool {
+    pub fn set(&mut self, port: i64, allocated: bool) -> bool {
         let bit = self.range.offset(port).and_then(|offset| self.bits.get_mut(offset as usize));
         bit.is_some_and(|bit| std::mem::replace(bit, allocated) != allocated)
     }
 
     /// A free port: above the lower band if there is one there, searched from a place that `random` chooses. `random(n)` returns a number
     /// below `n`.
-    pub(crate) fn any_free(&self, random: impl Fn(u64) -> u64) -> Option<i64> {
+    pub fn any_free(&self, random: impl Fn(u64) -> u64) -> Option<i64> {
         let lower = self.range.lower_band() as usize;
         let (below, above) = self.bits.split_at_checked(lower)?;
         let search = |bits: &[bool], first: usize| {
@@ -131,11 +131,11 @@ impl PortBitmap {
     }
 
     /// The allocated ports, in order.
-    pub(crate) fn allocated(&self) -> impl Iterator<Item = i64> + '_ {
+    pub fn allocated(&self) -> impl Iterator<Item = i64> + '_ {
         (i64::from(self.range.base)..).zip(&self.bits).filter_map(|(port, bit)| bit.then_some(port))
     }
 
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.bits.iter().filter(|bit| **bit).count()
     }
 }

@@ -8,32 +8,32 @@ use kinds::strategy::service::Family;
 
 /// A range of cluster IPs (`spec.cidrs[i]` of a ServiceCIDR).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ServiceRange {
+pub struct ServiceRange {
     net: IpNet,
 }
 
 impl ServiceRange {
     /// `None` for IPv6 ranges with a prefix shorter than 64 bits, from which Kubernetes does not allocate.
-    pub(crate) fn new(net: IpNet) -> Option<Self> {
+    pub fn new(net: IpNet) -> Option<Self> {
         let range = ServiceRange { net: net.trunc() };
         (range.family() == Family::V4 || net.prefix_len() >= 64).then_some(range)
     }
 
-    pub(crate) fn net(&self) -> IpNet {
+    pub fn net(&self) -> IpNet {
         self.net
     }
 
-    pub(crate) fn family(&self) -> Family {
+    pub fn family(&self) -> Family {
         family_of(self.net.addr())
     }
 
     /// Returns true for addresses that can be allocated.
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         is_allocatable(&self.net, address)
     }
 
     /// Number of addresses that can be allocated.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         let host_bits = u32::from(self.net.max_prefix_len() - self.net.prefix_len());
         let Some(all) = 1_u64.checked_shl(host_bits) else { return u64::MAX };
         all.saturating_sub(if self.family() == Family::V4 { 2 } else { 1 })
@@ -49,7 +49,7 @@ impl ServiceRange {
 
     /// All addresses that can be allocated, in the order in which they are tried: first those above the lower band, then the lower band, each
     /// from an address that `random` chooses. `random(n)` returns a number below `n`.
-    pub(crate) fn candidates(&self, random: fn(u64) -> u64) -> impl Iterator<Item = IpAddr> + use<> {
+    pub fn candidates(&self, random: fn(u64) -> u64) -> impl Iterator<Item = IpAddr> + use<> {
         let (size, lower) = (self.size(), self.lower_band());
         let upper = size.saturating_sub(lower);
         let lower = lower.min(size);
@@ -63,7 +63,7 @@ impl ServiceRange {
     }
 
     /// The address with this index among those that can be allocated.
-    pub(crate) fn nth(&self, index: u64) -> Option<IpAddr> {
+    pub fn nth(&self, index: u64) -> Option<IpAddr> {
         if index >= self.size() {
             return None;
         }
@@ -80,7 +80,7 @@ impl ServiceRange {
     }
 }
 
-pub(crate) fn family_of(address: IpAddr) -> Family {
+pub fn family_of(address: IpAddr) -> Family {
     if address.is_ipv4() { Family::V4 } else { Family::V6 }
 }
 
