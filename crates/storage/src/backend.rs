@@ -6,13 +6,13 @@
 //! has fed ([`Batch`]). A shared one (etcd) leaves the decision to the shared service, feeds the events of that service's
 //! watch, and answers a commit when the watch has reached its revision ([`Feed::event`]).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{OpenError, ReadError};
-use crate::record::{Change, ChangeKind, Expect, Record, StoreEvent, StoredEntry, Write};
+use crate::record::{Change, ChangeKind, Fence, Record, StoreEvent, StoredEntry, Write};
 use crate::working_set::WorkingSet;
 pub use crate::working_set::{AppliedChanges, KeyRevisions};
 
@@ -20,19 +20,26 @@ pub use crate::working_set::{AppliedChanges, KeyRevisions};
 const ECHO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The boxed future that backend methods return.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 pub trait Backend: Send + Sync + 'static {
     /// Loads the stored data ([`Feed::load`], then [`Feed::apply`] for the history since) and starts feeding changes.
-    fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>>;
+    fn start(&self, feed: Feed) -> BackendFuture<'_, Result<(), OpenError>>;
 
     /// Decides one write and makes it durable. Writes that arrive together may share one transaction.
     ///
     /// Once called, the write may happen even if the future is dropped.
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, CommitFailure>>;
+    fn commit(&self, write: Write) -> BackendFuture<'_, Result<WriteDecision, CommitFailure>>;
+
+    /// Like [`Backend::commit`], in one step with the comparison of the fences.
+    fn commit_fenced(
+        &self,
+        write: Write,
+        fences: Vec<Fence>,
+    ) -> BackendFuture<'_, Result<WriteDecision, CommitFailure>>;
 
     /// Reads a part of the key space at a revision that is no longer in the event history.
-    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangePage, ReadError>>;
+    fn range(&self, range: Range) -> BackendFuture<'_, Result<RangePage, ReadError>>;
 
     /// Size of the store file in bytes; `None` for a backend without a file.
     fn file_bytes(&self) -> Option<u64> {
@@ -48,18 +55,18 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// The newest revision of a shared backend. `None` for an exclusive backend: the last fed revision is the newest.
-    fn latest(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
+    fn latest(&self) -> Option<BackendFuture<'_, Result<u64, Unavailable>>> {
         None
     }
 
     /// Reads from the service that a shared backend uses; `None` for an exclusive backend.
-    fn probe(&self) -> Option<BoxFuture<'_, Result<(), Unavailable>>> {
+    fn probe(&self) -> Option<BackendFuture<'_, Result<(), Unavailable>>> {
         None
     }
 
     /// Reads the keys and revisions of a part of the key space at one revision, to compare them with the working set. `None` for an
     /// exclusive backend: its working set is the result of its own writes.
-    fn key_revisions(&self, _: Range) -> Option<BoxFuture<'_, Result<KeyPage, ReadError>>> {
+    fn key_revisions(&self, _: Range) -> Option<BackendFuture<'_, Result<KeyPage, ReadError>>> {
         None
     }
 
@@ -67,7 +74,7 @@ pub trait Backend: Send + Sync + 'static {
     fn reload(&self) {}
 
     /// Size in bytes of the database that a shared backend uses; `None` for other backends.
-    fn database_bytes(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
+    fn database_bytes(&self) -> Option<BackendFuture<'_, Result<u64, Unavailable>>> {
         None
     }
 
@@ -75,7 +82,7 @@ pub trait Backend: Send + Sync + 'static {
     fn health(&self) -> Result<(), Unavailable>;
 
     /// Finishes writes in progress and releases files and locks. Later commits fail.
-    fn close(&self) -> BoxFuture<'_, ()>;
+    fn close(&self) -> BackendFuture<'_, ()>;
 }
 
 /// The backend cannot work at present; the text says why.
@@ -86,11 +93,11 @@ pub struct Unavailable(pub String);
 /// Why a write was not decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommitFailure {
-    /// It is not stored, and will not be.
+    /// The write is not stored, and will not be.
     NotStored(String),
-    /// It may be stored, now or later.
+    /// The write may be stored, now or later.
     Unknown(String),
-    /// It may be stored, now or later: there was no answer in the time that one write may take.
+    /// The write may be stored, now or later: there was no answer in the time that one write may take.
     TimedOut(String),
 }
 
@@ -100,7 +107,6 @@ impl From<Unavailable> for CommitFailure {
     }
 }
 
-/// The decision about a write.
 #[derive(Debug, Clone)]
 pub enum WriteDecision {
     /// The write is durable; this is its event.
@@ -110,7 +116,8 @@ pub enum WriteDecision {
         /// The revision at which it was decided; the feed has reached it.
         at: u64,
     },
-    /// The write needs more space than the quota leaves.
+    /// A key that fences the write has another revision.
+    Fenced,
     OverQuota(OverQuota),
 }
 
@@ -119,16 +126,16 @@ pub enum WriteDecision {
 pub struct OverQuota {
     /// Live bytes before the write.
     pub live: u64,
-    /// The quota in bytes.
     pub quota: u64,
 }
 
 /// The reason why [`Batch::decide`] rejects a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rejection {
+pub enum WriteRejection {
     /// The key is not in the expected state.
     State,
-    /// The write needs more space than the quota leaves.
+    /// A key that fences the write has another revision.
+    Fenced,
     SpaceQuota(OverQuota),
 }
 
@@ -143,15 +150,25 @@ pub struct StoredRecord {
     pub record: Record,
 }
 
-/// A decided change with its revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Done {
+pub struct DecidedChange {
     pub key: Arc<str>,
-    /// The revision of the change.
     pub revision: u64,
     /// The revision that created the key.
     pub created: u64,
     pub change: Change,
+}
+
+impl DecidedChange {
+    pub(crate) fn apply_to(self, live: &mut BTreeMap<Arc<str>, StoredRecord>) {
+        let DecidedChange { key, revision, created, change } = self;
+        match change {
+            Change::Put(record) => {
+                live.insert(Arc::clone(&key), StoredRecord { key, revision, created, record });
+            }
+            Change::Delete => drop(live.remove(&key)),
+        }
+    }
 }
 
 /// A write of this process that a shared backend has stored.
@@ -159,7 +176,6 @@ pub struct Done {
 pub struct OwnWrite {
     pub key: Arc<str>,
     pub change: Change,
-    /// The revision of the change.
     pub revision: u64,
     /// The revision of the record that it replaced; 0 if it created the key.
     pub replaced: u64,
@@ -190,7 +206,6 @@ impl OwnWrite {
 pub struct Range {
     /// A directory (ending with `/`) or one key.
     pub scope: String,
-    /// The revision to read at.
     pub revision: u64,
     /// Return only keys after this one.
     pub after: Option<String>,
@@ -198,7 +213,6 @@ pub struct Range {
     pub limit: usize,
 }
 
-/// The result of [`Backend::range`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangePage {
     /// Records in key order.
@@ -233,7 +247,7 @@ impl Feed {
 
     /// Applies changes to the working set, in revision order: from here on reads see them. Watchers are notified when the
     /// result is dropped, so that a backend can answer its callers first.
-    pub fn apply(&self, changes: Vec<Done>) -> AppliedChanges<'_> {
+    pub fn apply(&self, changes: Vec<DecidedChange>) -> AppliedChanges<'_> {
         self.0.apply(changes)
     }
 
@@ -285,7 +299,6 @@ impl Feed {
         })
     }
 
-    /// The current entry of a key.
     pub fn entry(&self, key: &str) -> Option<Arc<StoredEntry>> {
         self.0.get(key)
     }
@@ -330,19 +343,20 @@ impl<'f> Batch<'f> {
     }
 
     /// Decides a write: returns its change, with the next revision, and the version that it replaces.
-    pub fn decide(&mut self, write: Write) -> Result<(Done, Option<KeyRevisions>), Rejection> {
+    pub fn decide(
+        &mut self,
+        write: Write,
+        fences: &[Fence],
+    ) -> Result<(DecidedChange, Option<KeyRevisions>), WriteRejection> {
         let Write { key, expect, change, priority, ttl: _ } = write;
-        let current = match self.decided.get(&key) {
-            Some(decided) => *decided,
-            None => self.feed.revisions(&key),
-        };
-        let expected = match expect {
-            Expect::Absent => current.is_none(),
-            Expect::Revision(revision) => current.is_some_and(|current| current.revision == revision),
-            Expect::Any => true,
-        };
-        if !expected || (change == Change::Delete && current.is_none()) {
-            return Err(Rejection::State);
+        let current = self.revisions(&key);
+        if !expect.admits(&change, current.map(|current| current.revision)) {
+            return Err(WriteRejection::State);
+        }
+        let is_unchanged =
+            |fence: &Fence| self.revisions(&fence.key).is_some_and(|key| key.revision == fence.revision);
+        if !fences.iter().all(is_unchanged) {
+            return Err(WriteRejection::Fenced);
         }
         let charge = match &change {
             Change::Put(record) => record.charge(&key),
@@ -353,7 +367,7 @@ impl<'f> Batch<'f> {
         if let Some(quota) = &self.feed.0.quota
             && !quota.admits(priority, self.live, live)
         {
-            return Err(Rejection::SpaceQuota(OverQuota { live: self.live, quota: quota.limit() }));
+            return Err(WriteRejection::SpaceQuota(OverQuota { live: self.live, quota: quota.limit() }));
         }
         self.live = live;
         self.revision += 1;
@@ -364,7 +378,15 @@ impl<'f> Batch<'f> {
             Change::Delete => None,
         };
         self.decided.insert(Arc::clone(&key), revisions);
-        Ok((Done { key, revision, created, change }, current))
+        Ok((DecidedChange { key, revision, created, change }, current))
+    }
+
+    /// The revisions of a key after the decided writes.
+    fn revisions(&self, key: &str) -> Option<KeyRevisions> {
+        match self.decided.get(key) {
+            Some(decided) => *decided,
+            None => self.feed.revisions(key),
+        }
     }
 
     /// The revision of the last accepted write.

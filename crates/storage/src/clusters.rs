@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::record::StoredEntry;
 use crate::store::Store;
-use crate::table::StoredEntries;
+use crate::table::{ScopeTotals, StoredEntries};
 use crate::watch::Watch;
 
 /// A cluster that holds the keys below these prefixes.
@@ -72,13 +72,23 @@ impl Store {
             let (entries, revision) = store.set.select(scope, None);
             ClusterPart { store, revision, reloads, entries }
         };
-        let first = self.of(scope);
-        let covers = |other: &&StoreOverride| other.prefixes.iter().any(|prefix| prefix.starts_with(scope));
-        let others = if std::ptr::eq(first, self) { &*self.overrides } else { &[] };
         ClusterParts {
-            first: select(first),
-            others: others.iter().filter(covers).map(|other| select(&other.store)).collect(),
+            first: select(self.of(scope)),
+            others: self.others(scope).map(|other| select(&other.store)).collect(),
         }
+    }
+
+    /// The clusters besides [`Store::of`] that hold keys in `scope`.
+    fn others<'s>(&'s self, scope: &str) -> impl Iterator<Item = &'s StoreOverride> {
+        let others = if std::ptr::eq(self.of(scope), self) { &*self.overrides } else { &[] };
+        others.iter().filter(move |other| other.prefixes.iter().any(|prefix| prefix.starts_with(scope)))
+    }
+
+    /// The totals of the entries that `scope` covers now, in all clusters. Takes the same time for any number of entries if `scope` is the
+    /// directory of one shard ([`StoreOptions::shard_end`](crate::StoreOptions::shard_end)).
+    pub fn totals(&self, scope: &str) -> ScopeTotals {
+        let others = self.others(scope).map(|other| other.store.set.totals(scope));
+        others.fold(self.of(scope).set.totals(scope), ScopeTotals::plus)
     }
 
     /// The entries in `scope` of all clusters, and the revision of the first one.

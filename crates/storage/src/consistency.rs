@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use crate::backend::{BoxFuture, KeyPage, Range};
+use crate::backend::{BackendFuture, KeyPage, Range};
 use crate::error::ReadError;
 use crate::store::Store;
 use crate::table::StoredEntriesIter;
@@ -38,7 +38,7 @@ impl Store {
     pub fn check_consistency<'s>(
         &'s self,
         scope: &'s str,
-    ) -> BoxFuture<'s, Option<Result<ConsistencyCheck, ReadError>>> {
+    ) -> BackendFuture<'s, Option<Result<ConsistencyCheck, ReadError>>> {
         Box::pin(self.compare(scope))
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::StoredEntry;
 
-/// Errors of opening a store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has locked the directory.
@@ -36,23 +35,17 @@ pub enum OpenError {
     /// The records of an older file could not be mapped to keys of this format. The old file is unchanged.
     #[error("the store cannot be migrated: {0}")]
     Migration(String),
-    /// The file is not a Portcullis store.
     #[error("`{}` is not a Portcullis store: {detail}; move it away to start with an empty store", path.display())]
     NotAStore {
         path: PathBuf,
         /// A description of the file's actual content, as far as known.
         detail: String,
     },
-    /// The file is damaged.
     #[error(
         "`{}` is damaged: {detail}; restore it from a backup, or move it away to start with an empty store",
         path.display()
     )]
-    Damaged {
-        path: PathBuf,
-        /// A description of the damage.
-        detail: String,
-    },
+    Damaged { path: PathBuf, detail: String },
     /// The data is the target of a migration that has not ended.
     #[error("{location} has an incomplete copy of another store; complete it with `{resume}`")]
     IncompleteMigration {
@@ -76,27 +69,21 @@ pub enum CommitError {
         /// The current entry of the key; `None` if it does not exist.
         current: Option<Arc<StoredEntry>>,
     },
+    /// A key that fences the write has another revision. The write is not stored.
+    #[error("a key that fences the write has another revision")]
+    Fenced,
     /// The key or the record is malformed.
     #[error("the write is invalid: {0}")]
     Invalid(String),
-    /// The key or the record exceeds its size limit.
     #[error("the {what} has {size} bytes, and the limit is {limit}")]
     TooLarge {
         /// Either `key` or `record`.
         what: &'static str,
-        /// Its size in bytes.
         size: usize,
-        /// The limit in bytes.
         limit: usize,
     },
-    /// The write needs more space than the quota leaves.
     #[error("the store is full: {live} bytes are live, and the quota is {quota}")]
-    OverQuota {
-        /// Live bytes before the write.
-        live: u64,
-        /// The quota in bytes.
-        quota: u64,
-    },
+    OverQuota { live: u64, quota: u64 },
     /// The backend could not make the write durable. It is not stored.
     #[error("the store cannot write: {0}")]
     Unavailable(String),
@@ -106,24 +93,19 @@ pub enum CommitError {
     /// Like [`CommitError::Unknown`]: the backend did not answer in the time that one write may take.
     #[error("the store did not confirm a write in time, which may have been stored: {0}")]
     TimedOut(String),
-    /// The store has been closed.
     #[error("the store is closed")]
     Closed,
 }
 
-/// Errors of a list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The revision has been compacted.
     #[error("the revision has been compacted; the oldest available one is {oldest}")]
     Compacted {
         /// The oldest revision that can be read.
         oldest: u64,
     },
-    /// The revision does not exist yet.
     #[error("the revision does not exist yet; the current one is {current}")]
     Future { current: u64 },
-    /// The backend could not read.
     #[error("the store cannot read: {0}")]
     Unavailable(String),
 }
@@ -137,13 +119,11 @@ pub enum WatchError {
         /// The oldest revision at which a watch can begin.
         oldest: u64,
     },
-    /// The revision does not exist yet.
     #[error("the revision does not exist yet; the current one is {current}")]
     Future { current: u64 },
     /// The watcher was too slow: events it has not received have been discarded.
     #[error("the watcher was too slow")]
     Lagged,
-    /// The store has been closed.
     #[error("the store is closed")]
     Closed,
 }

@@ -36,7 +36,6 @@ struct DeadlineIndex {
 
 #[derive(Debug, Clone, Copy)]
 struct KeyDeadline {
-    /// The revision of the record that expires.
     revision: u64,
     /// When, since the Unix epoch.
     at: Duration,

@@ -4,10 +4,11 @@ use std::future::ready;
 use std::sync::{Mutex, PoisonError};
 
 use crate::backend::{
-    Backend, Batch, BoxFuture, CommitFailure, Feed, Range, RangePage, Rejection, Unavailable, WriteDecision,
+    Backend, BackendFuture, Batch, CommitFailure, Feed, Range, RangePage, Unavailable, WriteDecision,
+    WriteRejection,
 };
 use crate::error::{OpenError, ReadError};
-use crate::record::Write;
+use crate::record::{Fence, Write};
 
 /// The memory backend. Revisions older than the store's event history count as compacted.
 #[derive(Debug, Default)]
@@ -21,14 +22,15 @@ impl Memory {
         Memory::default()
     }
 
-    fn decide(&self, write: Write) -> Result<WriteDecision, CommitFailure> {
+    fn decide(&self, write: Write, fences: &[Fence]) -> Result<WriteDecision, CommitFailure> {
         let guard = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
         let feed = guard.as_ref().ok_or_else(|| Unavailable("the store is closed".to_owned()))?;
         let ttl = write.ttl;
-        let done = match Batch::new(feed).decide(write) {
+        let done = match Batch::new(feed).decide(write, fences) {
             Ok((done, _)) => done,
-            Err(Rejection::State) => return Ok(WriteDecision::Refused { at: feed.revision() }),
-            Err(Rejection::SpaceQuota(over)) => return Ok(WriteDecision::OverQuota(over)),
+            Err(WriteRejection::State) => return Ok(WriteDecision::Refused { at: feed.revision() }),
+            Err(WriteRejection::Fenced) => return Ok(WriteDecision::Fenced),
+            Err(WriteRejection::SpaceQuota(over)) => return Ok(WriteDecision::OverQuota(over)),
         };
         if let Some(ttl) = ttl {
             feed.expire_at(&done.key, done.revision, feed.deadline(ttl));
@@ -42,17 +44,25 @@ impl Memory {
 }
 
 impl Backend for Memory {
-    fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>> {
+    fn start(&self, feed: Feed) -> BackendFuture<'_, Result<(), OpenError>> {
         feed.load(1, 0, Vec::new());
         *self.feed.lock().unwrap_or_else(PoisonError::into_inner) = Some(feed);
         Box::pin(ready(Ok(())))
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, CommitFailure>> {
-        Box::pin(ready(self.decide(write)))
+    fn commit(&self, write: Write) -> BackendFuture<'_, Result<WriteDecision, CommitFailure>> {
+        Box::pin(ready(self.decide(write, &[])))
     }
 
-    fn range(&self, _: Range) -> BoxFuture<'_, Result<RangePage, ReadError>> {
+    fn commit_fenced(
+        &self,
+        write: Write,
+        fences: Vec<Fence>,
+    ) -> BackendFuture<'_, Result<WriteDecision, CommitFailure>> {
+        Box::pin(ready(self.decide(write, &fences)))
+    }
+
+    fn range(&self, _: Range) -> BackendFuture<'_, Result<RangePage, ReadError>> {
         let feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let oldest = feed.map_or(0, |feed| feed.0.oldest_event());
         Box::pin(ready(Err(ReadError::Compacted { oldest })))
@@ -64,7 +74,7 @@ impl Backend for Memory {
         Ok(())
     }
 
-    fn close(&self) -> BoxFuture<'_, ()> {
+    fn close(&self) -> BackendFuture<'_, ()> {
         *self.feed.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Box::pin(ready(()))
     }

@@ -1,6 +1,7 @@
-//! The data types of the store: requested writes ([`Write`], [`Record`]), stored entries ([`StoredEntry`]) and watch events ([`StoreEvent`]).
+//! The data types of the store: requested writes ([`Write`], [`Record`]), stored entries ([`StoredEntry`]) and watch events
+//! ([`StoreEvent`]).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,16 +52,25 @@ pub struct Write {
     pub ttl: Option<Duration>,
 }
 
-/// The part of the quota that a write may use. Deletions, and writes that do not make their record larger, need no space and are
-/// always admitted.
+/// A key that must be unchanged when the write of another key is decided ([`Store::commit_fenced`](crate::Store::commit_fenced)). Writing
+/// the key again so refuses every write that has this fence and that the backend has not executed, however late it arrives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fence {
+    pub key: Arc<str>,
+    /// The revision of the last change of the key, which exists.
+    pub revision: u64,
+}
+
+/// How much space a write may take when the store is nearly full. Deletions, and writes that do not make their record larger, are always
+/// admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum WritePriority {
-    /// Up to the quota, unless the alarm is raised.
+    /// Up to the quota; nothing while the alarm is raised.
     #[default]
     Ordinary,
-    /// Also half of the headroom above the quota: writes needed to free space, or to run the cluster.
+    /// Up to half of the headroom above the quota: writes that free space or keep the cluster running.
     Essential,
-    /// All of the headroom: writes of the server itself.
+    /// Up to all of the headroom above the quota: writes of the server itself.
     System,
 }
 
@@ -75,12 +85,42 @@ pub enum Expect {
     Any,
 }
 
+impl Expect {
+    /// Decides whether `change` may happen to a key whose last change has the revision `current`; `None` if it does not exist.
+    pub(crate) fn admits(self, change: &Change, current: Option<u64>) -> bool {
+        let is_met = match self {
+            Expect::Absent => current.is_none(),
+            Expect::Revision(revision) => current == Some(revision),
+            Expect::Any => true,
+        };
+        is_met && (*change != Change::Delete || current.is_some())
+    }
+}
+
 /// The effect of a write on its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Create the key or replace its record.
     Put(Record),
     Delete,
+}
+
+/// Recognizes an entry of the working set, for caches of what was derived from it. Key and revision do not identify one: after the data of
+/// the backend was replaced, such as by restoring etcd, a key may have the same revision and another content. Does not keep the body in
+/// memory.
+#[derive(Clone, Debug)]
+pub struct EntryIdentity(Weak<StoredEntry>);
+
+impl EntryIdentity {
+    pub fn of(entry: &Arc<StoredEntry>) -> Self {
+        EntryIdentity(Arc::downgrade(entry))
+    }
+
+    /// True for the same entry in memory; false for a copy, such as one that was read from the backend.
+    pub fn is(&self, entry: &Arc<StoredEntry>) -> bool {
+        // The weak reference keeps the address from being used for another entry.
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(entry))
+    }
 }
 
 /// A record in the working set, ready to be served: its body contains the revision.
@@ -181,7 +221,6 @@ fn digits(mut number: u64, text: &mut [u8; MAX_DIGITS]) -> &[u8] {
     text.get(MAX_DIGITS - used..).unwrap_or_default()
 }
 
-/// The type of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeKind {
     /// The key did not exist before.
@@ -200,7 +239,6 @@ pub struct StoreEvent {
     pub entry: Arc<StoredEntry>,
     /// The entry before the change; `None` if the key was created.
     pub previous: Option<Arc<StoredEntry>>,
-    /// The revision of the change.
     pub revision: u64,
     /// Cache for the encoding of this event by the layer above, so that it is encoded once for all watchers.
     pub encoded: OnceLock<Bytes>,

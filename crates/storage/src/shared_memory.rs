@@ -3,6 +3,8 @@
 //!
 //! A test makes a store stale by holding back its stream ([`StoreStream::pause`]), and then decides when it catches up.
 
+mod holds;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,12 +12,14 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::backend::{
-    Backend, BoxFuture, CommitFailure, Done, Feed, KeyPage, OwnWrite, Range, RangePage, StoredRecord,
-    Unavailable, WriteDecision,
+    Backend, BackendFuture, CommitFailure, DecidedChange, Feed, KeyPage, OwnWrite, Range, RangePage,
+    StoredRecord, Unavailable, WriteDecision,
 };
 use crate::error::{OpenError, ReadError};
 use crate::key;
-use crate::record::{Change, Expect, Write, WritePriority};
+use crate::record::{Change, Expect, Fence, Write, WritePriority};
+use holds::HeldCommit;
+pub use holds::{CommitHold, HoldPoint};
 
 /// The shared service. Clones are the same service.
 #[derive(Clone, Debug, Default)]
@@ -29,73 +33,29 @@ struct SharedService {
 
 #[derive(Debug, Default)]
 struct SharedState {
-    log: Vec<Done>,
+    log: Vec<DecidedChange>,
     live: BTreeMap<Arc<str>, StoredRecord>,
     /// The last revision used by keys outside the stores.
     skipped: u64,
     compacted: u64,
     /// How the next write to each of these keys fails.
     failures: HashMap<Arc<str>, SharedFailure>,
-    /// Where the next write to each of these keys stops.
+    /// The point at which the next write to each of these keys stops.
     holds: HashMap<Arc<str>, HeldCommit>,
     /// The service does not answer.
     is_unreachable: bool,
+    /// The number of writes that were refused.
+    refusals: u64,
 }
 
 /// A failure of one commit, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedFailure {
-    /// The write is not stored.
     NotStored,
     /// The write is stored, but its outcome is reported as unknown.
     StoredUnknown,
     /// The write is not stored, and its outcome is reported as unknown, after the longest time that a write may take.
     TimedOut,
-}
-
-/// The point at which the shared store holds a commit back until the test releases it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldPoint {
-    /// Before the service decides, like a request that is slow to arrive.
-    BeforeDecision,
-    /// After the service has stored the write, before the store learns of it, like a response that is slow to arrive.
-    BeforeAnswer,
-}
-
-/// Controls a commit that stops at a [`HoldPoint`]. Dropping it releases the commit.
-#[derive(Debug)]
-pub struct CommitHold {
-    reached: watch::Receiver<bool>,
-    _release: watch::Sender<()>,
-}
-
-impl CommitHold {
-    /// Waits until the commit has stopped. The caller must set a time limit.
-    pub async fn reached(&mut self) {
-        // The sender is dropped only with the service.
-        let _ = self.reached.wait_for(|reached| *reached).await;
-    }
-
-    /// Lets the commit continue.
-    pub fn release(self) {}
-}
-
-#[derive(Debug)]
-struct HeldCommit {
-    point: HoldPoint,
-    reached: watch::Sender<bool>,
-    released: watch::Receiver<()>,
-}
-
-impl HeldCommit {
-    /// Waits for the release, if the commit stops here.
-    async fn stop(&mut self, point: HoldPoint) {
-        if self.point == point {
-            self.reached.send_replace(true);
-            // An error means that the controlling side was dropped.
-            while self.released.changed().await.is_ok() {}
-        }
-    }
 }
 
 impl SharedState {
@@ -127,19 +87,9 @@ impl SharedState {
     fn live_at(&self, revision: u64) -> BTreeMap<Arc<str>, StoredRecord> {
         let mut live = BTreeMap::new();
         for done in self.log.iter().take_while(|done| done.revision <= revision) {
-            apply(&mut live, done.clone());
+            done.clone().apply_to(&mut live);
         }
         live
-    }
-}
-
-fn apply(live: &mut BTreeMap<Arc<str>, StoredRecord>, done: Done) {
-    let Done { key, revision, created, change } = done;
-    match change {
-        Change::Put(record) => {
-            live.insert(Arc::clone(&key), StoredRecord { key, revision, created, record });
-        }
-        Change::Delete => drop(live.remove(&key)),
     }
 }
 
@@ -169,7 +119,6 @@ impl SharedMemory {
         state.skipped
     }
 
-    /// Lets the next commit to `key` fail.
     pub fn fail_next_commit(&self, key: &str, failure: SharedFailure) {
         self.lock().failures.insert(key.into(), failure);
     }
@@ -187,25 +136,42 @@ impl SharedMemory {
         self.lock().is_unreachable = is_unreachable;
     }
 
-    /// Decides a write: returns its revision and the one that it replaced, or the revision at which it was refused.
-    fn transact(&self, write: Write) -> Result<(u64, u64), u64> {
+    /// The number of writes that the service has refused so far.
+    pub fn refusals(&self) -> u64 {
+        self.lock().refusals
+    }
+
+    /// Returns to the data of an earlier revision, like etcd that is restored from a snapshot. The next writes get the revisions of the
+    /// changes that are lost. Stores notice it when they are loaded again: see [`StoreStream::reload`].
+    pub fn restore(&self, revision: u64) {
+        let mut state = self.lock();
+        state.live = state.live_at(revision);
+        state.log.retain(|done| done.revision <= revision);
+        state.skipped = state.skipped.min(revision);
+    }
+
+    /// Decides a write: returns its revision and the one that it replaced, or why it was refused.
+    fn transact(&self, write: Write, fences: &[Fence]) -> Result<(u64, u64), SharedRefusal> {
         let mut state = self.lock();
         let at = state.revision();
         let Write { key, expect, change, ttl, .. } = write;
         let current = state.live.get(&key);
-        let expected = match expect {
-            Expect::Absent => current.is_none(),
-            Expect::Revision(revision) => current.is_some_and(|current| current.revision == revision),
-            Expect::Any => true,
+        if !expect.admits(&change, current.map(|current| current.revision)) {
+            state.refusals += 1;
+            return Err(SharedRefusal::State(at));
+        }
+        let is_unchanged = |fence: &Fence| {
+            state.live.get(&fence.key).is_some_and(|stored| stored.revision == fence.revision)
         };
-        if !expected || (change == Change::Delete && current.is_none()) {
-            return Err(at);
+        if !fences.iter().all(is_unchanged) {
+            state.refusals += 1;
+            return Err(SharedRefusal::Fenced);
         }
         let revision = at + 1;
         let replaced = current.map_or(0, |current| current.revision);
         let created = current.map_or(revision, |current| current.created);
-        let done = Done { key: Arc::clone(&key), revision, created, change };
-        apply(&mut state.live, done.clone());
+        let done = DecidedChange { key: Arc::clone(&key), revision, created, change };
+        done.clone().apply_to(&mut state.live);
         state.log.push(done);
         drop(state);
         self.0.revision.send_replace(revision);
@@ -215,13 +181,8 @@ impl SharedMemory {
                 tokio::time::sleep(ttl).await;
                 let (expect, change) = (Expect::Revision(revision), Change::Delete);
                 // Refused if the key has been written since.
-                let _ = service.transact(Write {
-                    key,
-                    expect,
-                    change,
-                    priority: WritePriority::System,
-                    ttl: None,
-                });
+                let write = Write { key, expect, change, priority: WritePriority::System, ttl: None };
+                let _ = service.transact(write, &[]);
             });
         }
         Ok((revision, replaced))
@@ -230,6 +191,13 @@ impl SharedMemory {
     fn lock(&self) -> MutexGuard<'_, SharedState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Why the service refuses a write.
+enum SharedRefusal {
+    /// The key was not in the expected state at this revision.
+    State(u64),
+    Fenced,
 }
 
 /// The changes that a stream delivers.
@@ -281,6 +249,11 @@ impl StoreStream {
     }
 
     /// Takes one of the changes that are to be lost.
+    /// Lets the store load everything again.
+    pub fn reload(&self) {
+        self.faults.send_modify(|faults| faults.reloads += 1);
+    }
+
     fn loses(&self) -> bool {
         self.faults.send_if_modified(|faults| {
             let loses = faults.to_lose > 0;
@@ -326,7 +299,7 @@ impl SharedMemoryBackend {
         feed.ok_or_else(|| Unavailable("the store is closed".to_owned()))
     }
 
-    async fn decide(&self, write: Write) -> Result<WriteDecision, CommitFailure> {
+    async fn decide(&self, write: Write, fences: Vec<Fence>) -> Result<WriteDecision, CommitFailure> {
         let feed = self.feed()?;
         let failure = self.service.lock().failures.remove(&write.key);
         let mut hold = self.service.lock().holds.remove(&write.key);
@@ -342,7 +315,15 @@ impl SharedMemoryBackend {
         }
         let before = feed.entry(&write.key);
         let (key, change) = (Arc::clone(&write.key), write.change.clone());
-        let decided = self.service.transact(write);
+        let (service, mut under_way) = (self.service.clone(), hold);
+        let request = tokio::spawn(async move {
+            if let Some(hold) = &mut under_way {
+                hold.stop(HoldPoint::InNetwork).await;
+            }
+            (service.transact(write, &fences), under_way)
+        });
+        let (decided, mut hold) =
+            request.await.map_err(|_| CommitFailure::Unknown("the service has stopped".to_owned()))?;
         if let Some(hold) = &mut hold {
             hold.stop(HoldPoint::BeforeAnswer).await;
         }
@@ -354,7 +335,8 @@ impl SharedMemoryBackend {
                 self.stream.request(revision);
                 feed.committed(OwnWrite { key, change, revision, replaced, before }).await
             }
-            Err(at) => {
+            Err(SharedRefusal::Fenced) => Ok(WriteDecision::Fenced),
+            Err(SharedRefusal::State(at)) => {
                 self.stream.request(at);
                 feed.reached(at).await;
                 Ok(WriteDecision::Refused { at })
@@ -387,7 +369,7 @@ async fn deliver(stream: StoreStream, feed: Feed) {
         let from = feed.revision();
         let (changes, last) = {
             let state = service.lock();
-            let is_due = |done: &&Done| done.revision > from && done.revision <= until;
+            let is_due = |done: &&DecidedChange| done.revision > from && done.revision <= until;
             let due = state.log.iter().filter(is_due);
             let changes: Vec<_> = due.filter(|_| !stream.loses()).cloned().collect();
             (changes, state.revision().min(until))
@@ -405,7 +387,7 @@ async fn deliver(stream: StoreStream, feed: Feed) {
 }
 
 impl Backend for SharedMemoryBackend {
-    fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>> {
+    fn start(&self, feed: Feed) -> BackendFuture<'_, Result<(), OpenError>> {
         let state = self.service.lock();
         feed.load(state.revision(), state.compacted, state.live.values().cloned().collect());
         drop(state);
@@ -414,11 +396,19 @@ impl Backend for SharedMemoryBackend {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, CommitFailure>> {
-        Box::pin(self.decide(write))
+    fn commit(&self, write: Write) -> BackendFuture<'_, Result<WriteDecision, CommitFailure>> {
+        Box::pin(self.decide(write, Vec::new()))
     }
 
-    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangePage, ReadError>> {
+    fn commit_fenced(
+        &self,
+        write: Write,
+        fences: Vec<Fence>,
+    ) -> BackendFuture<'_, Result<WriteDecision, CommitFailure>> {
+        Box::pin(self.decide(write, fences))
+    }
+
+    fn range(&self, range: Range) -> BackendFuture<'_, Result<RangePage, ReadError>> {
         let page = self.service.lock().range(&range).map(|mut records| {
             let remaining = records.len().saturating_sub(range.limit) as u64;
             records.truncate(range.limit);
@@ -427,7 +417,7 @@ impl Backend for SharedMemoryBackend {
         Box::pin(std::future::ready(page))
     }
 
-    fn key_revisions(&self, range: Range) -> Option<BoxFuture<'_, Result<KeyPage, ReadError>>> {
+    fn key_revisions(&self, range: Range) -> Option<BackendFuture<'_, Result<KeyPage, ReadError>>> {
         let page = self.service.lock().range(&range).map(|records| {
             let keys: Vec<(Arc<str>, u64)> = records
                 .iter()
@@ -441,10 +431,10 @@ impl Backend for SharedMemoryBackend {
     }
 
     fn reload(&self) {
-        self.stream.faults.send_modify(|faults| faults.reloads += 1);
+        self.stream.reload();
     }
 
-    fn probe(&self) -> Option<BoxFuture<'_, Result<(), Unavailable>>> {
+    fn probe(&self) -> Option<BackendFuture<'_, Result<(), Unavailable>>> {
         Some(Box::pin(async { self.service.lock().reachable() }))
     }
 
@@ -457,7 +447,7 @@ impl Backend for SharedMemoryBackend {
         true
     }
 
-    fn latest(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
+    fn latest(&self) -> Option<BackendFuture<'_, Result<u64, Unavailable>>> {
         Some(Box::pin(async {
             let revision = {
                 let state = self.service.lock();
@@ -473,7 +463,7 @@ impl Backend for SharedMemoryBackend {
         self.feed().map(drop)
     }
 
-    fn close(&self) -> BoxFuture<'_, ()> {
+    fn close(&self) -> BackendFuture<'_, ()> {
         if let Some(running) = self.running.lock().unwrap_or_else(PoisonError::into_inner).take() {
             running.task.abort();
         }

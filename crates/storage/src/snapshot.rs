@@ -43,6 +43,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 use crate::record::{Record, StoredEntry};
@@ -68,7 +69,6 @@ const WRITE_SIZE: usize = 256 << 10;
 /// Describes the state that a snapshot contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotHeader {
-    /// The revision of the store.
     pub revision: u64,
     /// The format of the store: [`embedded::FORMAT`](crate::embedded::FORMAT), or an older one.
     pub store_format: u32,
@@ -78,7 +78,7 @@ pub struct SnapshotHeader {
     pub program: String,
 }
 
-/// One entry of a snapshot.
+/// A key as it was at the revision of the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotEntry {
     pub key: Arc<str>,
@@ -119,7 +119,7 @@ pub struct SnapshotDigest(pub [u8; 32]);
 
 impl fmt::Display for SnapshotDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 
@@ -179,7 +179,6 @@ impl fmt::Debug for SnapshotEncoder {
 }
 
 impl SnapshotEncoder {
-    /// Begins a snapshot with its header.
     pub fn new(header: SnapshotHeader, out: &mut Vec<u8>) -> SnapshotEncoder {
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&SNAPSHOT_FORMAT.to_le_bytes());
@@ -271,7 +270,6 @@ impl<W> fmt::Debug for SnapshotWriter<W> {
 }
 
 impl<W: Write> SnapshotWriter<W> {
-    /// Begins a snapshot with its header.
     pub fn new(header: SnapshotHeader, out: W) -> SnapshotWriter<W> {
         let mut buffer = Vec::with_capacity(2 * WRITE_SIZE);
         SnapshotWriter { encoder: SnapshotEncoder::new(header, &mut buffer), buffer, out }

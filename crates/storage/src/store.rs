@@ -11,7 +11,7 @@ use crate::error::{CommitError, OpenError, ReadError, WatchError};
 use crate::expiry::Sweeper;
 use crate::key::{self, ShardEnd};
 use crate::quota::{Space, SpaceQuota};
-use crate::record::{Change, StoreEvent, StoredEntry, Write};
+use crate::record::{Change, Fence, StoreEvent, StoredEntry, Write};
 use crate::snapshot::LiveSnapshot;
 use crate::table::StoredEntries;
 use crate::watch::Watch;
@@ -70,7 +70,6 @@ impl Default for StoreOptions {
 pub struct ListRequest<'a> {
     /// A directory, which ends with `/`, or one key, which does not.
     pub scope: &'a str,
-    /// The revision to list at.
     pub at: ListAt,
     /// Return only keys after this one.
     pub after: Option<&'a str>,
@@ -85,7 +84,6 @@ impl<'a> ListRequest<'a> {
     }
 }
 
-/// The revision of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListAt {
     /// The revision that is current when the list is read.
@@ -107,7 +105,6 @@ pub struct ListPage {
     pub remaining: u64,
 }
 
-/// The start of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchFrom {
     /// Start with the first event after this revision.
@@ -119,7 +116,6 @@ pub enum WatchFrom {
 /// The result of a write.
 #[derive(Debug, Clone)]
 pub struct Committed {
-    /// The revision of the write.
     pub revision: u64,
     /// The new entry; for a deletion the last state, with the revision of the deletion.
     pub entry: Arc<StoredEntry>,
@@ -206,7 +202,6 @@ impl Store {
         self.set.reached(revision).await;
     }
 
-    /// The current entry of a key.
     pub fn get(&self, key: &str) -> Option<Arc<StoredEntry>> {
         self.of(key).set.get(key)
     }
@@ -253,10 +248,30 @@ impl Store {
     ///
     /// Once this has been polled, the write may happen even if the future is dropped.
     pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
+        self.decide(write, Vec::new()).await
+    }
+
+    /// Like [`Store::commit`], but fails with [`CommitError::Fenced`] if the key of a fence is no longer as the fence says. Memory
+    /// of an exclusive backend has the change of that key then. Keys of different clusters cannot be compared in one step: then the fence has
+    /// no effect.
+    pub async fn commit_fenced(
+        &self,
+        write: Write,
+        mut fences: Vec<Fence>,
+    ) -> Result<Committed, CommitError> {
+        fences.retain(|fence| std::ptr::eq(self.of(&write.key), self.of(&fence.key)));
+        self.decide(write, fences).await
+    }
+
+    async fn decide(&self, write: Write, fences: Vec<Fence>) -> Result<Committed, CommitError> {
         self.check(&write)?;
         let key = Arc::clone(&write.key);
         let cluster = self.of(&key);
-        let decision = cluster.backend.commit(write).await;
+        let decision = if fences.is_empty() {
+            cluster.backend.commit(write).await
+        } else {
+            cluster.backend.commit_fenced(write, fences).await
+        };
         if let Some(revision) = cluster.set.due() {
             cluster.backend.compact(revision);
         }
@@ -265,6 +280,7 @@ impl Store {
                 Ok(Committed { revision: event.revision, entry: Arc::clone(&event.entry), event })
             }
             Ok(WriteDecision::Refused { .. }) => Err(CommitError::Conflict { current: self.get(&key) }),
+            Ok(WriteDecision::Fenced) => Err(CommitError::Fenced),
             Ok(WriteDecision::OverQuota(OverQuota { live, quota })) => {
                 Err(CommitError::OverQuota { live, quota })
             }

@@ -19,17 +19,64 @@ type Chunk = Arc<Vec<Arc<StoredEntry>>>;
 pub(crate) struct EntryTable {
     /// INVARIANT: no chunk is empty; keys ascend strictly within and across chunks.
     chunks: Vec<Chunk>,
+    /// INVARIANT: those of all entries in `chunks`.
+    totals: ScopeTotals,
+}
+
+/// The number of entries in a scope, and the size of their bodies together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScopeTotals {
+    pub count: u64,
+    /// Bytes of the bodies as they are served, including their revisions.
+    pub body_bytes: u64,
+}
+
+impl ScopeTotals {
+    pub(crate) fn of(entries: &StoredEntries) -> ScopeTotals {
+        let mut totals = ScopeTotals::default();
+        for entry in entries {
+            totals.add(entry);
+        }
+        totals
+    }
+
+    fn add(&mut self, entry: &StoredEntry) {
+        self.count = self.count.saturating_add(1);
+        self.body_bytes = self.body_bytes.saturating_add(entry.body.len() as u64);
+    }
+
+    fn remove(&mut self, entry: &StoredEntry) {
+        self.count = self.count.saturating_sub(1);
+        self.body_bytes = self.body_bytes.saturating_sub(entry.body.len() as u64);
+    }
+
+    #[must_use]
+    pub(crate) fn plus(self, other: ScopeTotals) -> ScopeTotals {
+        ScopeTotals {
+            count: self.count.saturating_add(other.count),
+            body_bytes: self.body_bytes.saturating_add(other.body_bytes),
+        }
+    }
 }
 
 impl EntryTable {
     /// Builds a table from entries in strictly ascending key order.
     pub(crate) fn from_sorted(entries: Vec<Arc<StoredEntry>>) -> EntryTable {
         let mut chunks = Vec::with_capacity(entries.len().div_ceil(CHUNK));
+        let mut totals = ScopeTotals::default();
+        for entry in &entries {
+            totals.add(entry);
+        }
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
             chunks.push(Arc::new(entries.by_ref().take(CHUNK).collect()));
         }
-        EntryTable { chunks }
+        EntryTable { chunks, totals }
+    }
+
+    /// The totals of all entries, without a walk over them.
+    pub(crate) fn totals(&self) -> ScopeTotals {
+        self.totals
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<StoredEntry>> {
@@ -40,6 +87,15 @@ impl EntryTable {
 
     /// Inserts an entry and returns the one it replaced.
     pub(crate) fn insert(&mut self, entry: Arc<StoredEntry>) -> Option<Arc<StoredEntry>> {
+        self.totals.add(&entry);
+        let replaced = self.put(entry);
+        if let Some(replaced) = &replaced {
+            self.totals.remove(replaced);
+        }
+        replaced
+    }
+
+    fn put(&mut self, entry: Arc<StoredEntry>) -> Option<Arc<StoredEntry>> {
         let chunk_index = self.chunk_of(&entry.key);
         let Some(chunk) = self.chunks.get_mut(chunk_index) else {
             self.chunks.push(Arc::new(vec![entry]));
@@ -67,6 +123,7 @@ impl EntryTable {
         let at = chunk.binary_search_by(|entry| (*entry.key).cmp(key)).ok()?;
         let chunk = Arc::make_mut(chunk);
         let removed = chunk.remove(at);
+        self.totals.remove(&removed);
         if chunk.is_empty() {
             self.chunks.remove(chunk_index);
         } else {
@@ -109,7 +166,7 @@ impl EntryTable {
         after.saturating_sub(1)
     }
 
-    /// Merges the chunk at `chunk_index` with its right neighbour if both are short.
+    /// Merges the chunk at `chunk_index` with its right neighbor if both are short.
     fn join(&mut self, chunk_index: usize) {
         let length = |chunk_index: usize| self.chunks.get(chunk_index).map(|chunk| chunk.len());
         let (Some(left), Some(right)) = (length(chunk_index), length(chunk_index + 1)) else { return };

@@ -23,7 +23,6 @@ const MAX_EXAMINED_LOCKED: usize = 4096;
 /// Value of `WatcherWakeup::pending` when there are no events to read.
 const NO_EVENT_PENDING: u64 = 0;
 
-/// All watchers, by their scope.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     scopes: Mutex<Scopes>,
@@ -154,6 +153,12 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// A number that two watches have in common only if the content of the store was not replaced between their beginnings: a revision of a
+    /// key then has the same content in both.
+    pub fn lineage(&self) -> u64 {
+        self.reloads
+    }
+
     /// Watches `scope` after `revision`; the caller has checked that the history still covers it, and has read `reloads` before.
     pub(crate) fn new(set: Arc<WorkingSet>, scope: &str, revision: u64, reloads: u64) -> Watch {
         let (id, wakeup) = set.watchers.add(scope);

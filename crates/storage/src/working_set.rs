@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::backend::{Done, StoredRecord};
+use crate::backend::{DecidedChange, StoredRecord};
 use crate::clock::Clock;
 use crate::expiry::Deadlines;
 use crate::history::History;
@@ -20,10 +20,10 @@ use crate::key::{self, Shards};
 use crate::quota::SpaceQuota;
 use crate::record::{StoreEvent, StoredEntry};
 use crate::store::StoreOptions;
-use crate::table::{EntryTable, StoredEntries};
+use crate::table::{EntryTable, ScopeTotals, StoredEntries};
 use crate::watch::Watchers;
 
-use self::state::{KeyShard, Mark, Prepared, WorkingState};
+use self::state::{HistoryPoint, KeyShard, Prepared, WorkingState};
 
 /// Number of changes applied while holding the lock.
 const CHANGES_PER_LOCK: usize = 64;
@@ -35,7 +35,7 @@ const RETENTION_STEPS: u32 = 16;
 pub struct KeyRevisions {
     /// The revision of the last change.
     pub revision: u64,
-    /// The revision that created the key.
+    /// The revision of the creation; a key that is deleted and created again has a new one.
     pub created: u64,
     /// The bytes that the record takes of the quota.
     pub(crate) charge: u64,
@@ -59,7 +59,6 @@ pub(crate) struct WorkingSet {
     pub(crate) deadlines: Deadlines,
 }
 
-/// The result of a list at a revision.
 pub(crate) enum ListAtRevision {
     Known(StoredEntries),
     /// The working set does not know; ask the backend.
@@ -129,7 +128,7 @@ impl WorkingSet {
         // The events that led to this state are unknown, except that an empty store was always empty.
         let dropped = state.history.reset(if revision <= 1 && self.reloads() == 0 { 0 } else { revision });
         let written = state.written;
-        state.marks = VecDeque::from([Mark { time: (self.clock)(), revision, written }]);
+        state.marks = VecDeque::from([HistoryPoint { time: (self.clock)(), revision, written }]);
         drop(state);
         drop(dropped);
         self.announced.send_replace(revision);
@@ -153,7 +152,7 @@ impl WorkingSet {
         self.read().live_bytes
     }
 
-    pub(crate) fn apply(&self, changes: Vec<Done>) -> AppliedChanges<'_> {
+    pub(crate) fn apply(&self, changes: Vec<DecidedChange>) -> AppliedChanges<'_> {
         let mut events = Vec::with_capacity(changes.len());
         let mut dropped = Vec::new();
         let mut changes = changes.into_iter().peekable();
@@ -204,6 +203,17 @@ impl WorkingSet {
     pub(crate) fn select(&self, scope: &str, after: Option<&str>) -> (StoredEntries, u64) {
         let state = self.read();
         (state.select(scope, after), state.revision)
+    }
+
+    /// The totals of the entries that `scope` covers now. For the directory of a shard they are known; other scopes are walked.
+    pub(crate) fn totals(&self, scope: &str) -> ScopeTotals {
+        let state = self.read();
+        if state.division.of(scope) == scope {
+            return state.shard(scope).map(|shard| shard.table.totals()).unwrap_or_default();
+        }
+        let entries = state.select(scope, None);
+        drop(state);
+        ScopeTotals::of(&entries)
     }
 
     /// All entries, one part per shard, and the current revision.
@@ -343,7 +353,7 @@ impl WorkingSet {
         let mut state = self.write();
         let (revision, written) = (state.revision, state.written);
         let mut floor = state.compacted;
-        let is_old = |mark: &Mark, time: Duration, bytes: u64| {
+        let is_old = |mark: &HistoryPoint, time: Duration, bytes: u64| {
             now.saturating_sub(mark.time) >= time || written.saturating_sub(mark.written) >= bytes
         };
         while let Some(mark) =
@@ -353,7 +363,7 @@ impl WorkingSet {
         }
         let step = (self.retain_for / RETENTION_STEPS, self.retain_bytes / u64::from(RETENTION_STEPS));
         if state.marks.back().is_none_or(|mark| is_old(mark, step.0, step.1)) {
-            state.marks.push_back(Mark { time: now, revision, written });
+            state.marks.push_back(HistoryPoint { time: now, revision, written });
         }
         // By count it advances in steps, so that the backend is not asked at every write.
         let step = self.retain_revisions / u64::from(RETENTION_STEPS);

@@ -27,11 +27,11 @@ impl<E: Into<redb::Error>> From<E> for Error {
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) message: String,
-    what: What,
+    kind: StoreFaultKind,
 }
 
 #[derive(Debug)]
-enum What {
+enum StoreFaultKind {
     Io(io::Error),
     Damaged,
     Foreign,
@@ -43,34 +43,38 @@ impl Fault {
     pub(super) fn opening(self, path: &Path) -> OpenError {
         let path = path.to_owned();
         let detail = self.message;
-        match self.what {
-            What::Io(source) => OpenError::DataDirectory { path, source },
-            What::Damaged => OpenError::Damaged { path, detail },
-            What::Foreign => OpenError::NotAStore { path, detail },
-            What::Locked => OpenError::Locked(path),
+        match self.kind {
+            StoreFaultKind::Io(source) => OpenError::DataDirectory { path, source },
+            StoreFaultKind::Damaged => OpenError::Damaged { path, detail },
+            StoreFaultKind::Foreign => OpenError::NotAStore { path, detail },
+            StoreFaultKind::Locked => OpenError::Locked(path),
         }
     }
 }
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Fault {
-        let (message, what) = match error {
-            Error::Damaged(detail) => (detail, What::Damaged),
-            Error::Foreign(detail) => (detail, What::Foreign),
+        let (message, kind) = match error {
+            Error::Damaged(detail) => (detail, StoreFaultKind::Damaged),
+            Error::Foreign(detail) => (detail, StoreFaultKind::Foreign),
             Error::Redb(error) => {
                 let message = error.to_string();
-                let what = match error {
+                let kind = match error {
                     // redb reports `InvalidData` for a file without its magic; a truncated file is a damaged one.
-                    redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => What::Foreign,
-                    redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => What::Damaged,
-                    redb::Error::Io(error) => What::Io(error),
-                    redb::Error::DatabaseAlreadyOpen => What::Locked,
-                    _ => What::Damaged,
+                    redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        StoreFaultKind::Foreign
+                    }
+                    redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                        StoreFaultKind::Damaged
+                    }
+                    redb::Error::Io(error) => StoreFaultKind::Io(error),
+                    redb::Error::DatabaseAlreadyOpen => StoreFaultKind::Locked,
+                    _ => StoreFaultKind::Damaged,
                 };
-                (message, what)
+                (message, kind)
             }
         };
-        Fault { message, what }
+        Fault { message, kind }
     }
 }
 

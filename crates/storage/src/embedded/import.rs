@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::backend::{Done, StoredRecord};
+use crate::backend::{DecidedChange, StoredRecord};
 use crate::error::OpenError;
 use crate::migration_marker::MigrationMarker;
 use crate::record::Change;
@@ -27,7 +27,6 @@ const BATCH_BYTES: usize = 8 << 20;
 /// Records written in one transaction.
 const BATCH_RECORDS: usize = 4096;
 
-/// Errors of an import.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     #[error("the data directory `{}` is not empty; name a new one: a migration never overwrites a store", .0.display())]
@@ -144,7 +143,7 @@ impl StoreImport {
     /// Adds a record. Revisions are unique, and not above that of [`StoreImport::complete`].
     pub fn put(&mut self, entry: ExpiringRecord) -> Result<(), ImportError> {
         let ExpiringRecord { stored: StoredRecord { key, revision, created, record }, expires } = entry;
-        let done = Done { key, revision, created, change: Change::Put(record) };
+        let done = DecidedChange { key, revision, created, change: Change::Put(record) };
         let row = row::encode(&done, 0, expires)
             .ok_or_else(|| ImportError::Write(format!("the record of `{}` is too large", done.key)))?;
         self.bytes += row.len();

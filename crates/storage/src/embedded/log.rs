@@ -10,7 +10,7 @@ use redb::{
     TableDefinition, TableError, TableHandle, WriteTransaction,
 };
 
-use crate::backend::{Done, Feed, Range, RangePage, StoredRecord};
+use crate::backend::{DecidedChange, Feed, Range, RangePage, StoredRecord};
 use crate::error::{OpenError, ReadError};
 use crate::key;
 use crate::migration_marker::MigrationMarker;
@@ -49,7 +49,6 @@ pub(super) struct Replaced {
     pub(super) row: u64,
 }
 
-/// The changes of one transaction.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) append: Vec<(u64, Vec<u8>)>,
@@ -237,7 +236,7 @@ impl Log {
             let mut log = transaction.open_table(LOG)?;
             for entry in live {
                 let (key, revision, created) = (Arc::clone(&entry.key), entry.revision, entry.created);
-                let done = Done { key, revision, created, change: Change::Put(entry.record()) };
+                let done = DecidedChange { key, revision, created, change: Change::Put(entry.record()) };
                 let row =
                     row::encode(&done, 0, deadline(entry)).ok_or_else(|| damaged("a row is too long"))?;
                 log.insert(revision, row.as_slice())?;
@@ -250,7 +249,7 @@ impl Log {
         let reading = self.database.begin_read()?;
         let log = reading.open_table(LOG)?;
         let compacted = compacted(&reading)?;
-        let mut base: Vec<Done> = Vec::new();
+        let mut base: Vec<DecidedChange> = Vec::new();
         let mut newer = None;
         let mut rows = log.range::<u64>(..)?;
         let mut count = 0_u64;
@@ -266,7 +265,7 @@ impl Log {
         }
         let (base, mut trail) = newest(base);
         feed.load(compacted.max(1), compacted, base);
-        let mut pending: Vec<Done> = Vec::new();
+        let mut pending: Vec<DecidedChange> = Vec::new();
         let mut touched: HashMap<Arc<str>, u64> = HashMap::new();
         let rest = newer.into_iter().map(Ok).chain(rows.map(|row| {
             count += 1;
@@ -310,14 +309,14 @@ fn write_meta(transaction: &WriteTransaction, format: u32, compacted: u64) -> Re
 
 /// The newest row of each key, unless it is a deletion; and the rows that a crash has left behind during
 /// compaction.
-fn newest(mut rows: Vec<Done>) -> (Vec<StoredRecord>, VecDeque<Replaced>) {
+fn newest(mut rows: Vec<DecidedChange>) -> (Vec<StoredRecord>, VecDeque<Replaced>) {
     rows.sort_unstable_by(|a, b| a.key.cmp(&b.key).then(a.revision.cmp(&b.revision)));
     let mut live: Vec<StoredRecord> = Vec::with_capacity(rows.len());
     let mut trail = VecDeque::new();
     for done in rows {
         let replaced = live.pop_if(|last| last.key == done.key).map(|last| last.revision);
         remember(&mut trail, &done, replaced);
-        let Done { key, revision, created, change } = done;
+        let DecidedChange { key, revision, created, change } = done;
         if let Change::Put(record) = change {
             live.push(StoredRecord { key, revision, created, record });
         }
@@ -338,7 +337,7 @@ impl Snapshot {
             let mut live = BTreeMap::new();
             let (mut last, mut count) = (compacted.max(1), 0);
             for row in log.range::<u64>(..)? {
-                let LogRow { done: Done { key, revision, change, .. }, previous, .. } = read(row)?;
+                let LogRow { done: DecidedChange { key, revision, change, .. }, previous, .. } = read(row)?;
                 let replaced = live.get(&key).copied().unwrap_or(0);
                 if revision > compacted && replaced != previous {
                     return Err(not_there(revision, previous));
@@ -357,7 +356,7 @@ impl Snapshot {
         })
     }
 
-    /// The row of a revision.
+    /// Fails if there is no row of this revision, or if it cannot be decoded.
     pub(super) fn row(&self, revision: u64) -> Result<LogRow, Fault> {
         guarded(|| {
             let log = self.0.open_table(LOG)?;
@@ -376,16 +375,10 @@ impl Snapshot {
             }
             let mut live = BTreeMap::new();
             for row in self.0.open_table(LOG)?.range(..=range.revision)? {
-                let Done { key, revision, created, change } = read(row)?.done;
-                let is_wanted = range.after.as_deref().is_none_or(|after| *key > *after);
-                if !is_wanted || !key::covers(&range.scope, &key) {
-                    continue;
-                }
-                match change {
-                    Change::Put(record) => {
-                        live.insert(Arc::clone(&key), StoredRecord { key, revision, created, record });
-                    }
-                    Change::Delete => drop(live.remove(&key)),
+                let done = read(row)?.done;
+                let is_wanted = range.after.as_deref().is_none_or(|after| *done.key > *after);
+                if is_wanted && key::covers(&range.scope, &done.key) {
+                    done.apply_to(&mut live);
                 }
             }
             let remaining = live.len().saturating_sub(range.limit) as u64;
@@ -396,7 +389,7 @@ impl Snapshot {
 }
 
 /// Adds the rows that become removable once this change's revision is compacted.
-pub(super) fn remember(trail: &mut VecDeque<Replaced>, done: &Done, replaced: Option<u64>) {
+pub(super) fn remember(trail: &mut VecDeque<Replaced>, done: &DecidedChange, replaced: Option<u64>) {
     let at = done.revision;
     trail.extend(replaced.map(|row| Replaced { at, row }));
     if done.change == Change::Delete {

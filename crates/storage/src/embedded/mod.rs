@@ -29,9 +29,11 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Backend, BoxFuture, CommitFailure, Feed, Range, RangePage, Unavailable, WriteDecision};
+use crate::backend::{
+    Backend, BackendFuture, CommitFailure, Feed, Range, RangePage, Unavailable, WriteDecision,
+};
 use crate::error::{OpenError, ReadError};
-use crate::record::Write;
+use crate::record::{Fence, Write};
 use crate::table::StoredEntries;
 
 pub use self::directory::is_store;
@@ -131,7 +133,7 @@ impl Embedded {
 }
 
 impl Backend for Embedded {
-    fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>> {
+    fn start(&self, feed: Feed) -> BackendFuture<'_, Result<(), OpenError>> {
         Box::pin(async move {
             let medium = self.medium.lock().unwrap_or_else(PoisonError::into_inner).take();
             let medium = medium
@@ -162,10 +164,18 @@ impl Backend for Embedded {
         })
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, CommitFailure>> {
+    fn commit(&self, write: Write) -> BackendFuture<'_, Result<WriteDecision, CommitFailure>> {
+        self.commit_fenced(write, Vec::new())
+    }
+
+    fn commit_fenced(
+        &self,
+        write: Write,
+        fences: Vec<Fence>,
+    ) -> BackendFuture<'_, Result<WriteDecision, CommitFailure>> {
         Box::pin(async move {
             let (answer, decision) = oneshot::channel();
-            self.queue()?.send(Job::Commit { write, answer }).await.map_err(|_| closed())?;
+            self.queue()?.send(Job::Commit { write, fences, answer }).await.map_err(|_| closed())?;
             // The writer thread drops a write without an answer only when it ends.
             decision
                 .await
@@ -173,7 +183,7 @@ impl Backend for Embedded {
         })
     }
 
-    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangePage, ReadError>> {
+    fn range(&self, range: Range) -> BackendFuture<'_, Result<RangePage, ReadError>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
             let reading = tokio::task::spawn_blocking(move || {
@@ -214,7 +224,7 @@ impl Backend for Embedded {
         }
     }
 
-    fn close(&self) -> BoxFuture<'_, ()> {
+    fn close(&self) -> BackendFuture<'_, ()> {
         let running = self.stop();
         Box::pin(async move {
             let Some(WriterThread { queue, thread }) = running else { return };

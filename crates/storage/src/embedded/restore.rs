@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::backend::Done;
+use crate::backend::DecidedChange;
 use crate::error::OpenError;
 use crate::record::Change;
 use crate::snapshot::{SnapshotError, SnapshotReader, SnapshotSummary};
@@ -110,7 +110,7 @@ fn build(
     let mut reader = SnapshotReader::open(snapshot)?;
     let (mut changes, mut bytes) = (Changes::default(), 0);
     while let Some(entry) = reader.next_entry()? {
-        let done = Done {
+        let done = DecidedChange {
             key: entry.key,
             revision: entry.revision,
             created: entry.created,

@@ -12,14 +12,14 @@
 //! | 4 + n | put: the facts |
 //! | n | put: the body |
 //!
-//! Numbers are little-endian.
+//! Numbers are little-endian. `crates/conformance/tests/security/broken_rows.rs` overwrites rows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::backend::{Done, Feed};
+use crate::backend::{DecidedChange, Feed};
 use crate::key;
 use crate::record::{Change, Record};
 
@@ -31,7 +31,7 @@ const CHECKSUM: usize = 4;
 /// A decoded row; `done.revision` is its key in the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LogRow {
-    pub(super) done: Done,
+    pub(super) done: DecidedChange,
     /// The revision of the row that this one replaces, or 0.
     pub(super) previous: u64,
     /// When the record expires, since the Unix epoch.
@@ -49,7 +49,7 @@ impl LogRow {
 
 /// Encodes a row; a deadline is rounded to milliseconds. `None` if a part exceeds its length field, which the limits on records
 /// exclude.
-pub(super) fn encode(done: &Done, previous: u64, deadline: Option<Duration>) -> Option<Vec<u8>> {
+pub(super) fn encode(done: &DecidedChange, previous: u64, deadline: Option<Duration>) -> Option<Vec<u8>> {
     let record = match &done.change {
         Change::Put(record) => Some(record),
         Change::Delete => None,
@@ -110,7 +110,7 @@ pub(super) fn decode(revision: u64, row: &[u8]) -> Option<LogRow> {
         DELETE if rest.0.is_empty() => Change::Delete,
         _ => return None,
     };
-    let done = Done { key, revision, created, change };
+    let done = DecidedChange { key, revision, created, change };
     (key::is_key(&done.key) && created <= revision && previous < revision).then_some(LogRow {
         done,
         previous,

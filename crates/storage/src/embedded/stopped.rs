@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::{Done, StoredRecord};
+use crate::backend::{DecidedChange, StoredRecord};
 use crate::error::OpenError;
 use crate::record::Change;
 use crate::snapshot::{SnapshotEntry, SnapshotHeader, SnapshotSummary, SnapshotWriter};
@@ -40,7 +40,9 @@ pub struct ExpiringRecord {
 impl LogRow {
     /// `None` if the row is a deletion.
     pub(super) fn into_entry(self) -> Option<ExpiringRecord> {
-        let Done { key, revision, created, change: Change::Put(record) } = self.done else { return None };
+        let DecidedChange { key, revision, created, change: Change::Put(record) } = self.done else {
+            return None;
+        };
         Some(ExpiringRecord {
             stored: StoredRecord { key, revision, created, record },
             expires: self.deadline,
@@ -48,7 +50,6 @@ impl LogRow {
     }
 }
 
-/// Errors of saving a stopped store.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
     #[error(transparent)]
@@ -85,7 +86,6 @@ impl StoppedStore {
         self.revision
     }
 
-    /// The format of the file.
     pub fn format(&self) -> u32 {
         self.format
     }

@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::{Batch, CommitFailure, Done, Feed, Rejection, Unavailable, WriteDecision};
+use crate::backend::{Batch, CommitFailure, DecidedChange, Feed, Unavailable, WriteDecision, WriteRejection};
 use crate::error::OpenError;
-use crate::record::{Change, StoredEntry, Write};
+use crate::record::{Change, Fence, StoredEntry, Write};
 
 use super::WriterShared;
 use super::disk::Medium;
@@ -29,6 +29,7 @@ const REMOVE_IDLE: usize = 1024;
 pub(super) enum Job {
     Commit {
         write: Write,
+        fences: Vec<Fence>,
         answer: DecisionSender,
     },
     /// Compact if there is something to remove, or recover after an error.
@@ -71,11 +72,11 @@ impl Writer {
             let mut bytes = 0_usize;
             let mut next = Some(first);
             while let Some(job) = next {
-                if let Job::Commit { write, answer } = job {
+                if let Job::Commit { write, fences, answer } = job {
                     if let Change::Put(record) = &write.change {
                         bytes = bytes.saturating_add(record.size());
                     }
-                    batch.push((write, answer));
+                    batch.push((write, fences, answer));
                 }
                 let is_full = batch.len() >= BATCH || bytes >= BATCH_BYTES;
                 next = if is_full { None } else { jobs.try_recv().ok() };
@@ -96,16 +97,16 @@ impl Writer {
     }
 
     /// Decides the writes and makes the accepted ones durable before answering any of them.
-    fn commit(&mut self, batch: Vec<(Write, DecisionSender)>) {
+    fn commit(&mut self, batch: Vec<(Write, Vec<Fence>, DecisionSender)>) {
         let mut decided = Batch::new(&self.feed);
         let mut answers = Vec::with_capacity(batch.len());
         let mut accepted = Vec::new();
         let mut replaced = VecDeque::new();
         let mut changes = Changes::default();
         let mut expiring = Vec::new();
-        for (write, answer) in batch {
+        for (write, fences, answer) in batch {
             let deadline = write.ttl.map(|ttl| self.feed.deadline(ttl));
-            let (done, current) = match decided.decide(write) {
+            let (done, current) = match decided.decide(write, &fences) {
                 Ok(accepted) => accepted,
                 Err(rejection) => {
                     answers.push((answer, Err(rejection)));
@@ -144,12 +145,18 @@ impl Writer {
         self.answer(accepted, answers, at);
     }
 
-    fn answer(&self, accepted: Vec<Done>, answers: Vec<(DecisionSender, Result<usize, Rejection>)>, at: u64) {
+    fn answer(
+        &self,
+        accepted: Vec<DecidedChange>,
+        answers: Vec<(DecisionSender, Result<usize, WriteRejection>)>,
+        at: u64,
+    ) {
         let applied = self.feed.apply(accepted);
         for (answer, decided) in answers {
             let decision = match decided {
-                Err(Rejection::State) => Ok(WriteDecision::Refused { at }),
-                Err(Rejection::SpaceQuota(over)) => Ok(WriteDecision::OverQuota(over)),
+                Err(WriteRejection::State) => Ok(WriteDecision::Refused { at }),
+                Err(WriteRejection::Fenced) => Ok(WriteDecision::Fenced),
+                Err(WriteRejection::SpaceQuota(over)) => Ok(WriteDecision::OverQuota(over)),
                 Ok(index) => match applied.events().get(index).cloned().flatten() {
                     Some(event) => Ok(WriteDecision::Committed(event)),
                     None => {

@@ -10,7 +10,6 @@ use crate::table::{OwnedEntries, StoredEntries};
 /// All live entries at one revision, held by reference while the store continues to change. Taking it costs one reference per 256 entries.
 #[derive(Debug)]
 pub struct LiveSnapshot {
-    /// The revision of the store.
     pub revision: u64,
     tables: Vec<StoredEntries>,
 }

@@ -2,12 +2,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fuzz::Dice;
 
-use super::{CHUNK, EntryTable, StoredEntries};
+use super::{CHUNK, EntryTable, ScopeTotals, StoredEntries};
 use crate::{Record, StoredEntry};
 
 fn entry(key: &str, revision: u64) -> Arc<StoredEntry> {
-    let record = Record { body: Bytes::new(), revision_at: 0, facts: Bytes::new() };
+    // The body has from two digits to hundreds of bytes.
+    let body = Bytes::from(vec![b' '; usize::try_from(revision % 499).unwrap_or_default()]);
+    let record = Record { body, revision_at: 0, facts: Bytes::from_static(b"not counted") };
     Arc::new(StoredEntry::new(key.into(), revision, revision, &record))
 }
 
@@ -19,12 +22,11 @@ fn keys(entries: &StoredEntries) -> Vec<&str> {
 fn an_entry_table_behaves_as_a_sorted_map() {
     let mut table = EntryTable::default();
     let mut model = BTreeMap::new();
-    let mut seed = 7_u64;
+    let mut dice = Dice::new(7);
     for revision in 0..20_000 {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let number = (seed >> 33) % 1500;
+        let number = dice.roll(1500);
         let key = format!("/r/g/things/n{}/{number:04}", number % 3);
-        if (seed >> 20) % 5 < if revision < 12_000 { 3 } else { 1 } {
+        if dice.roll(5) < if revision < 12_000 { 3 } else { 1 } {
             let old = table.insert(entry(&key, revision)).map(|old| old.revision);
             assert_eq!(old, model.insert(key, revision));
         } else {
@@ -34,6 +36,8 @@ fn an_entry_table_behaves_as_a_sorted_map() {
     let all = table.select("/r/g/things/", None);
     assert_eq!(keys(&all), model.keys().collect::<Vec<_>>());
     assert_eq!(all.len(), model.len());
+    assert_eq!(table.totals(), ScopeTotals::of(&all));
+    assert_eq!(EntryTable::from_sorted(all.iter().cloned().collect()).totals(), table.totals());
     assert!(table.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= CHUNK));
     for (key, revision) in &model {
         assert_eq!(table.get(key).map(|entry| entry.revision), Some(*revision));

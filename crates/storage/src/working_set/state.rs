@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::Done;
+use crate::backend::DecidedChange;
 use crate::history::History;
 use crate::key::Shards;
 use crate::record::{Change, ChangeKind, StoreEvent, StoredEntry};
@@ -25,12 +25,13 @@ pub(super) struct WorkingState {
     /// Total bytes written since the store was loaded.
     pub(super) written: u64,
     /// Past revisions with their times, oldest first.
-    pub(super) marks: VecDeque<Mark>,
+    pub(super) marks: VecDeque<HistoryPoint>,
 }
 
-/// A revision with the time and the number of written bytes when it was current.
+/// A point in the history: a revision, the time at which it was the newest one, and the bytes that had been written by then. The oldest
+/// history is discarded by age and by size between such points.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct HistoryPoint {
     pub(super) time: Duration,
     pub(super) revision: u64,
     pub(super) written: u64,
@@ -121,8 +122,8 @@ pub(super) enum Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(done: Done) -> Prepared {
-        let Done { key, revision, created, change } = done;
+    pub(super) fn new(done: DecidedChange) -> Prepared {
+        let DecidedChange { key, revision, created, change } = done;
         match change {
             Change::Put(record) => Prepared::Put(Arc::new(StoredEntry::new(key, revision, created, &record))),
             Change::Delete => Prepared::Delete { key, revision },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use storage::{
-    Backend, Change, ChangeKind, CommitError, Expect, ListAt, ListRequest, ReadError, Record, Store,
+    Backend, Change, ChangeKind, CommitError, Expect, Fence, ListAt, ListRequest, ReadError, Record, Store,
     StoreOptions, WatchError, WatchFrom, Write, WritePriority,
 };
 
@@ -48,6 +48,49 @@ pub(crate) async fn a_write_whose_expectation_fails_is_a_conflict(backend: impl 
     assert_eq!(again.entry.created, again.revision);
     // Rejected writes do not use up a revision.
     assert_eq!(again.revision, 5);
+}
+
+pub(crate) async fn a_fenced_write_is_refused_after_a_key_of_its_fences_has_changed(backend: impl Backend) {
+    let store = open(backend).await;
+    let fence = |name: &str, revision| Fence { key: key(name), revision };
+    let one = create(&store, "one", "").await;
+    let two = create(&store, "two", "").await;
+    let fenced = async |name: &str, one: u64, two: u64| {
+        let fences = vec![fence("one", one), fence("two", two)];
+        store.commit_fenced(put(&key(name), Expect::Absent, "1"), fences).await
+    };
+    let a = fenced("a", one, two).await.unwrap().revision;
+    let changed = update(&store, "two", "").await;
+    let refused = fenced("b", one, two).await;
+    assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
+    assert!(store.get(&key("b")).is_none());
+    assert_eq!(conflict(fenced("a", one, two).await), Some(a));
+    fenced("b", one, changed).await.unwrap();
+    remove(&store, "one").await;
+    let refused = fenced("c", one, changed).await;
+    assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
+    // A key that was created again is another one.
+    create(&store, "one", "").await;
+    let refused = fenced("c", one, changed).await;
+    assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
+}
+
+/// A deletion that is decided just before is noticed, though the store may decide both together.
+pub(crate) async fn a_fence_compares_with_writes_that_are_decided_together(backend: impl Backend) {
+    let store = open(backend).await;
+    for round in 0..20 {
+        let (fence_name, name) = (format!("fence-{round}"), format!("new-{round}"));
+        let revision = create(&store, &fence_name, "").await;
+        let fences = vec![Fence { key: key(&fence_name), revision }];
+        let deleting = store.commit(delete(&key(&fence_name), Expect::Any));
+        let creating = store.commit_fenced(put(&key(&name), Expect::Absent, "1"), fences);
+        let (deleted, created) = tokio::join!(deleting, creating);
+        let deleted = deleted.unwrap().revision;
+        match created {
+            Ok(created) => assert!(created.revision < deleted, "created after the fence was deleted"),
+            Err(error) => assert!(matches!(error, CommitError::Fenced), "{error}"),
+        }
+    }
 }
 
 pub(crate) async fn entries_and_deletion_events_carry_their_own_revision(backend: impl Backend) {
@@ -509,6 +552,8 @@ macro_rules! every_backend {
             $name, $make,
             an_empty_store_is_at_revision_1_and_the_first_write_gets_2,
             a_write_whose_expectation_fails_is_a_conflict,
+            a_fenced_write_is_refused_after_a_key_of_its_fences_has_changed,
+            a_fence_compares_with_writes_that_are_decided_together,
             entries_and_deletion_events_carry_their_own_revision,
             lists_are_ordered_bounded_and_confined_to_their_scope,
             a_list_at_an_exact_revision_returns_the_state_at_that_revision,

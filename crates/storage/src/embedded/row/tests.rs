@@ -1,15 +1,15 @@
 use std::time::Duration;
 
 use super::{LogRow, decode, encode};
-use crate::backend::Done;
+use crate::backend::DecidedChange;
 use crate::record::{Change, Record};
 
 fn rows() -> [LogRow; 3] {
     let record = Record { body: "{}".into(), revision_at: 1, facts: "facts".into() };
-    let put = Done { key: "/r/g/t/a".into(), revision: 9, created: 3, change: Change::Put(record) };
-    let delete = Done { revision: 11, change: Change::Delete, ..put.clone() };
+    let put = DecidedChange { key: "/r/g/t/a".into(), revision: 9, created: 3, change: Change::Put(record) };
+    let delete = DecidedChange { revision: 11, change: Change::Delete, ..put.clone() };
     let expiring = LogRow {
-        done: Done { revision: 10, ..put.clone() },
+        done: DecidedChange { revision: 10, ..put.clone() },
         previous: 9,
         deadline: Some(Duration::from_millis(1_700_000_000_123)),
     };
@@ -47,6 +47,6 @@ fn rows_with_a_flipped_bit_or_truncation_are_rejected() {
 #[test]
 fn a_key_too_long_to_be_written_is_refused() {
     let [LogRow { done, .. }, ..] = rows();
-    let long = Done { key: format!("/{}", "a".repeat(70_000)).into(), ..done };
+    let long = DecidedChange { key: format!("/{}", "a".repeat(70_000)).into(), ..done };
     assert_eq!(encode(&long, 0, None), None);
 }
