@@ -1,15 +1,17 @@
 //! The backend: loads, feeds, commits and reads old revisions.
 
+mod commit;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use grpc::{Channel, ChannelConfig, GrpcCode, GrpcStatus};
+use grpc::{Channel, ChannelConfig, GrpcStatus};
 use storage::backend::{
-    Backend, BoxFuture, CommitFailure, Feed, KeyPage, OwnWrite, Range, RangePage, Unavailable, WriteDecision,
+    Backend, BackendFuture, CommitFailure, Feed, KeyPage, Range, RangePage, Unavailable, WriteDecision,
 };
-use storage::{Change, Expect, OpenError, ReadError, Record, Write};
-use tokio::sync::watch;
+use storage::{Fence, OpenError, ReadError, Record, Write};
+use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -18,16 +20,12 @@ use crate::compaction;
 use crate::freshness::CurrentRevision;
 use crate::key_space::{KeyFilter, KeySpace};
 use crate::leases::Leases;
-use crate::lineage::{Continuity, Expected, Lineage};
+use crate::lineage::{Continuity, ExpectedLineage, Lineage};
 use crate::load::{Pages, after, stored_record};
-use crate::messages::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, ResponseHeader, TxnRequest,
-};
+use crate::messages::{RangeRequest, ResponseHeader};
+use crate::observer::{EtcdObserver, ObservedCalls};
 use crate::start::load_at_start;
 use crate::watch::{WatchState, WatchTask};
-
-/// How long a refused write waits for the watch to report the change that made it fail.
-const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often the current revision is read while memory is loaded again in between.
 const MAX_READS: usize = 3;
@@ -40,12 +38,16 @@ pub trait ValueCodec: Send + Sync + 'static {
     /// The value to store; an error says why the record has none.
     fn encode(&self, key: &str, record: &Record) -> Result<Bytes, String>;
 
+    /// The value with which a key is created, if that is not the one of an update.
+    fn encode_new(&self, key: &str, record: &Record) -> Result<Bytes, String> {
+        self.encode(key, record)
+    }
+
     /// The record of a value that was written at `revision`; `None` if the key belongs to another program. A value that cannot be decoded
     /// becomes a record that says so.
     fn decode(&self, key: &str, revision: u64, value: &Bytes) -> Option<Record>;
 }
 
-/// Configuration of the backend.
 pub struct EtcdConfig {
     pub channel: ChannelConfig,
     /// The first part of all keys in etcd (`--etcd-prefix`).
@@ -59,6 +61,8 @@ pub struct EtcdConfig {
     pub call_timeout: Duration,
     /// How long one lease is reused for keys of the same time to live, at most (`--lease-reuse-duration-seconds`, 60 by default).
     pub lease_reuse: Duration,
+    /// Receives reports of what the backend does; `()` for none.
+    pub observer: Arc<dyn EtcdObserver>,
 }
 
 /// A store in etcd, shared with other servers.
@@ -67,12 +71,15 @@ pub struct EtcdBackend {
     leases: Leases,
     keys: KeySpace,
     codec: Arc<dyn ValueCodec>,
+    observer: Arc<dyn EtcdObserver>,
     compaction_interval: Duration,
     lineage: Arc<Lineage>,
     watch_state: watch::Sender<WatchState>,
     /// Counts the requests to load everything again.
     reloads: watch::Sender<u64>,
     running: Mutex<Option<RunningTasks>>,
+    /// True if the service compares several keys in one transaction; not set until that was asked.
+    has_fences: OnceCell<bool>,
 }
 
 /// Set by `start`, taken by `close`.
@@ -92,17 +99,21 @@ impl Drop for RunningTasks {
 
 impl EtcdBackend {
     pub fn new(config: EtcdConfig) -> EtcdBackend {
-        let client = EtcdClient::new(Channel::new(config.channel), config.call_timeout);
+        let keys = KeySpace::new(&config.prefix, &config.store_root);
+        let observed = ObservedCalls::new(keys.clone(), Arc::clone(&config.observer));
+        let client = EtcdClient::new(Channel::new(config.channel), config.call_timeout).observed(observed);
         EtcdBackend {
-            leases: Leases::new(client.clone(), config.lease_reuse),
+            leases: Leases::new(client.clone(), config.lease_reuse, Arc::clone(&config.observer)),
             client,
-            keys: KeySpace::new(&config.prefix, &config.store_root),
+            keys,
             codec: config.codec,
+            observer: config.observer,
             compaction_interval: config.compaction_interval,
             lineage: Arc::new(Lineage::new()),
             watch_state: watch::Sender::new(WatchState::Watching),
             reloads: watch::Sender::new(0),
             running: Mutex::new(None),
+            has_fences: OnceCell::new(),
         }
     }
 
@@ -117,91 +128,26 @@ impl EtcdBackend {
         running.as_ref().map(read).ok_or_else(|| Unavailable("the store is closed".to_owned()))
     }
 
-    async fn decide(&self, write: Write) -> Result<WriteDecision, CommitFailure> {
-        let feed = self.running(|running| running.feed.clone())?;
-        loop {
-            let expected = match write.expect {
-                Expect::Absent => 0,
-                Expect::Revision(revision) => revision,
-                Expect::Any => feed.revisions(&write.key).map_or(0, |current| current.revision),
-            };
-            let before = feed.entry(&write.key);
-            if expected == 0 && write.change == Change::Delete {
-                return Ok(WriteDecision::Refused { at: feed.revision() });
-            }
-            let lease = self.lease(&write).await?;
-            let request = self.transaction(&write, expected, lease)?;
-            let continued = self.lineage.expected(|| feed.revision());
-            let answer = match self.client.txn(&request).await {
-                Ok(answer) => answer,
-                Err(status) => {
-                    if status.code == GrpcCode::NotFound {
-                        self.leases.forget();
-                    }
-                    return Err(failure(status));
-                }
-            };
-            let header = answer.header.unwrap_or_default();
-            self.check_continuity(continued, &header).map_err(|Unavailable(why)| {
-                // What memory has at this revision may be another change.
-                if answer.succeeded { CommitFailure::Unknown(why) } else { CommitFailure::NotStored(why) }
-            })?;
-            let revision = u64::try_from(header.revision).unwrap_or_default();
-            if answer.succeeded {
-                let (key, change) = (Arc::clone(&write.key), write.change);
-                return feed.committed(OwnWrite { key, change, revision, replaced: expected, before }).await;
-            }
-            let reached = tokio::time::timeout(REFUSAL_TIMEOUT, feed.reached(revision)).await;
-            if reached.is_err() {
-                return Err(CommitFailure::NotStored(
-                    "etcd refused the write, and its watch does not report why".to_owned(),
-                ));
-            }
-            if write.expect != Expect::Any {
-                return Ok(WriteDecision::Refused { at: revision });
+    /// The current revision of the data in memory. Fails, and lets everything be loaded again, if that is not the data in etcd.
+    async fn current(&self) -> Result<u64, Unavailable> {
+        let (current, feed) = self.running(|running| (running.current.clone(), running.feed.clone()))?;
+        for _ in 0..MAX_READS {
+            let expected = self.lineage.expected(|| feed.revision());
+            let header = current.read().await.map_err(|status| Unavailable(status.message))?;
+            if self.check_continuity(expected, &header)? {
+                return Ok(u64::try_from(header.revision).unwrap_or_default());
             }
         }
-    }
-
-    /// The transaction that kube-apiserver sends for this write: a create has no alternative, the others read the key if they fail.
-    fn transaction(&self, write: &Write, expected: u64, lease: i64) -> Result<TxnRequest, CommitFailure> {
-        let key = self.keys.etcd_key(&write.key);
-        let change = match &write.change {
-            Change::Put(record) => {
-                let value = self.codec.encode(&write.key, record).map_err(CommitFailure::NotStored)?;
-                Request::Put(PutRequest { key: key.clone(), value, lease })
-            }
-            Change::Delete => Request::DeleteRange(DeleteRangeRequest { key: key.clone() }),
-        };
-        let current = Request::Range(RangeRequest { key: key.clone(), ..RangeRequest::default() });
-        let compare = vec![Compare::mod_revision(key, i64::try_from(expected).unwrap_or(i64::MAX))];
-        #[cfg(feature = "planted-bugs")]
-        let compare = if expected != 0 && crate::planted::is_planted(crate::planted::STALE_COMPARE) {
-            Vec::new()
-        } else {
-            compare
-        };
-        Ok(TxnRequest {
-            compare,
-            success: vec![change.into()],
-            failure: if expected == 0 { Vec::new() } else { vec![current.into()] },
-        })
-    }
-
-    /// The lease of a write with a time to live; 0, which is none, for others.
-    async fn lease(&self, write: &Write) -> Result<i64, CommitFailure> {
-        let Some(ttl) = write.ttl.filter(|_| write.change != Change::Delete) else { return Ok(0) };
-        #[cfg(feature = "planted-bugs")]
-        if crate::planted::is_planted(crate::planted::LOST_LEASE) {
-            return Ok(0);
-        }
-        let granted = self.leases.lease(ttl).await;
-        granted.map_err(|status| CommitFailure::NotStored(status.message))
+        Err(Unavailable("all objects are being loaded from etcd again".to_owned()))
     }
 
     /// Fails, and lets everything be loaded again, if the answer is not that of the cluster in memory. False if memory was loaded again
     /// since the request was sent: then it may be that of a cluster that was replaced.
-    fn check_continuity(&self, expected: Expected, header: &ResponseHeader) -> Result<bool, Unavailable> {
+    fn check_continuity(
+        &self,
+        expected: ExpectedLineage,
+        header: &ResponseHeader,
+    ) -> Result<bool, Unavailable> {
         match self.lineage.check(expected, header) {
             Continuity::Continued => Ok(true),
             Continuity::Reloaded => Ok(false),
@@ -265,31 +211,8 @@ impl EtcdBackend {
     }
 }
 
-/// The failure of a transaction. etcd answers some requests with a code that says it did not execute them; after others, such as a
-/// timeout, the write may still happen.
-fn failure(status: GrpcStatus) -> CommitFailure {
-    let is_refused = matches!(
-        status.code,
-        GrpcCode::InvalidArgument
-            | GrpcCode::NotFound
-            | GrpcCode::PermissionDenied
-            | GrpcCode::ResourceExhausted
-            | GrpcCode::FailedPrecondition
-            | GrpcCode::OutOfRange
-            | GrpcCode::Unimplemented
-            | GrpcCode::Unauthenticated
-    );
-    if is_refused || !status.may_have_run {
-        CommitFailure::NotStored(status.message)
-    } else if status.code == GrpcCode::DeadlineExceeded {
-        CommitFailure::TimedOut(status.message)
-    } else {
-        CommitFailure::Unknown(status.message)
-    }
-}
-
 impl Backend for EtcdBackend {
-    fn start(&self, feed: Feed) -> BoxFuture<'_, Result<(), OpenError>> {
+    fn start(&self, feed: Feed) -> BackendFuture<'_, Result<(), OpenError>> {
         Box::pin(async move {
             let loaded = load_at_start(&self.client, &self.keys, &self.codec).await?;
             self.lineage.load(&loaded.header, || feed.load(loaded.revision, 0, loaded.records));
@@ -297,6 +220,7 @@ impl Backend for EtcdBackend {
                 client: self.client.clone(),
                 keys: self.keys.clone(),
                 codec: Arc::clone(&self.codec),
+                observer: Arc::clone(&self.observer),
                 feed: feed.clone(),
                 wanted: self.lineage.wanted(),
                 lineage: Arc::clone(&self.lineage),
@@ -315,15 +239,23 @@ impl Backend for EtcdBackend {
         })
     }
 
-    fn commit(&self, write: Write) -> BoxFuture<'_, Result<WriteDecision, CommitFailure>> {
-        Box::pin(self.decide(write))
+    fn commit(&self, write: Write) -> BackendFuture<'_, Result<WriteDecision, CommitFailure>> {
+        Box::pin(self.decide(write, Vec::new()))
     }
 
-    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangePage, ReadError>> {
+    fn commit_fenced(
+        &self,
+        write: Write,
+        fences: Vec<Fence>,
+    ) -> BackendFuture<'_, Result<WriteDecision, CommitFailure>> {
+        Box::pin(self.decide(write, fences))
+    }
+
+    fn range(&self, range: Range) -> BackendFuture<'_, Result<RangePage, ReadError>> {
         Box::pin(self.read_range(range))
     }
 
-    fn key_revisions(&self, range: Range) -> Option<BoxFuture<'_, Result<KeyPage, ReadError>>> {
+    fn key_revisions(&self, range: Range) -> Option<BackendFuture<'_, Result<KeyPage, ReadError>>> {
         Some(Box::pin(self.read_key_revisions(range)))
     }
 
@@ -332,7 +264,7 @@ impl Backend for EtcdBackend {
     }
 
     /// The database of one member. Those of the others may differ a little.
-    fn database_bytes(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
+    fn database_bytes(&self) -> Option<BackendFuture<'_, Result<u64, Unavailable>>> {
         Some(Box::pin(async move {
             let status = self.client.preferred_status().await;
             let status = status.map_err(|status| Unavailable(status.message))?;
@@ -347,22 +279,12 @@ impl Backend for EtcdBackend {
         true
     }
 
-    fn latest(&self) -> Option<BoxFuture<'_, Result<u64, Unavailable>>> {
-        Some(Box::pin(async move {
-            let (current, feed) = self.running(|running| (running.current.clone(), running.feed.clone()))?;
-            for _ in 0..MAX_READS {
-                let expected = self.lineage.expected(|| feed.revision());
-                let header = current.read().await.map_err(|status| Unavailable(status.message))?;
-                if self.check_continuity(expected, &header)? {
-                    return Ok(u64::try_from(header.revision).unwrap_or_default());
-                }
-            }
-            Err(Unavailable("all objects are being loaded from etcd again".to_owned()))
-        }))
+    fn latest(&self) -> Option<BackendFuture<'_, Result<u64, Unavailable>>> {
+        Some(Box::pin(self.current()))
     }
 
     /// Reads a key with a quorum, as kube-apiserver's health checks do. The key need not exist.
-    fn probe(&self) -> Option<BoxFuture<'_, Result<(), Unavailable>>> {
+    fn probe(&self) -> Option<BackendFuture<'_, Result<(), Unavailable>>> {
         Some(Box::pin(async move {
             let feed = self.running(|running| running.feed.clone())?;
             let expected = self.lineage.expected(|| feed.revision());
@@ -382,7 +304,7 @@ impl Backend for EtcdBackend {
         }
     }
 
-    fn close(&self) -> BoxFuture<'_, ()> {
+    fn close(&self) -> BackendFuture<'_, ()> {
         Box::pin(async move {
             self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         })

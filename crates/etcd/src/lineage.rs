@@ -2,7 +2,8 @@
 //! cluster at the same address.
 //!
 //! A linearizable read, or a transaction, sees every change that was committed before it began. So while a cluster has its data, the
-//! revision of its answer is at least the one that memory had before, and the cluster has the same id.
+//! revision of its answer is at least the one that memory had before, and the cluster has the same id. Only the answers of kine to refused
+//! transactions can be older, so the backend confirms what they show with a read.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +30,7 @@ struct KnownCluster {
 
 /// The least that an answer shows if the cluster still has the data in memory. Taken before the request is sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedLineage {
     /// The value of [`KnownCluster::loads`] at that time.
     loads: u64,
     revision: u64,
@@ -52,13 +53,13 @@ impl Lineage {
     }
 
     /// Takes what an answer must show; `fed` returns the revision that memory has. The request must be sent later.
-    pub(crate) fn expected(&self, fed: impl FnOnce() -> u64) -> Expected {
+    pub(crate) fn expected(&self, fed: impl FnOnce() -> u64) -> ExpectedLineage {
         let known = self.lock();
-        Expected { loads: known.loads, revision: fed().max(*self.wanted.borrow()) }
+        ExpectedLineage { loads: known.loads, revision: fed().max(*self.wanted.borrow()) }
     }
 
     /// Checks the answer of a linearizable read or of a transaction. The watch must reach its revision, and asks for progress until it has.
-    pub(crate) fn check(&self, expected: Expected, header: &ResponseHeader) -> Continuity {
+    pub(crate) fn check(&self, expected: ExpectedLineage, header: &ResponseHeader) -> Continuity {
         let mut known = self.lock();
         if known.loads != expected.loads {
             return Continuity::Reloaded;

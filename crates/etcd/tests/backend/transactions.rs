@@ -6,11 +6,11 @@ use std::time::Duration;
 use etcd::EtcdBackend;
 use etcd::EtcdConfig;
 use etcd::messages::{CompareTarget, CompareWith, Request, RequestOp, TxnRequest};
-use storage::{Change, CommitError, Expect, Write};
+use storage::{Change, CommitError, Expect, Fence, Store, Write};
 
-use crate::etcd_process::{EtcdProcess, config};
-use crate::faulty_endpoint::{FaultyEndpoint, TXN};
-use crate::{channel, open, put};
+use crate::faulty_endpoint::{EndpointFault, FaultyEndpoint, TXN};
+use crate::record_backend::{backend_of, config, start_etcd};
+use crate::{channel, key, open, put, update, value};
 
 fn delete(name: &str, expect: Expect) -> Write {
     Write { change: Change::Delete, ..put(name, expect, "") }
@@ -57,7 +57,7 @@ fn form(transaction: &TxnRequest) -> Option<&'static str> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_transaction_has_a_form_that_kine_accepts() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
+    let Some(etcd) = start_etcd().await else { return };
     let endpoint = FaultyEndpoint::to(&etcd.url).await;
     let settings =
         EtcdConfig { compaction_interval: Duration::from_millis(100), ..config(channel(&[&endpoint.url])) };
@@ -97,6 +97,53 @@ async fn every_transaction_has_a_form_that_kine_accepts() {
     forms.remove("compact");
     // A deletion of a key that does not exist needs no transaction.
     assert_eq!(forms, BTreeMap::from([("create", 4), ("update", 4), ("delete", 2)]));
+}
+
+/// A write of `name` that is fenced by the key `fence` at this revision.
+async fn create_fenced(store: &Store, name: &str, revision: u64) -> Result<u64, CommitError> {
+    let fence = Fence { key: key("fence").into(), revision };
+    store.commit_fenced(put(name, Expect::Absent, "1"), vec![fence]).await.map(|committed| committed.revision)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fenced_write_is_refused_after_its_fence_was_written_again() {
+    let Some(etcd) = start_etcd().await else { return };
+    let (store, other) = (open(backend_of(&etcd)).await, open(backend_of(&etcd)).await);
+    let old = update(&other, "fence", "").await;
+    create_fenced(&store, "a", old).await.unwrap();
+    let new = update(&other, "fence", "").await;
+    let refused = create_fenced(&store, "b", old).await;
+    assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
+    // A key that exists is a conflict, whatever the fence.
+    for revision in [old, new] {
+        let refused = create_fenced(&store, "a", revision).await;
+        assert!(matches!(refused, Err(CommitError::Conflict { current: Some(_) })), "{refused:?}");
+    }
+    store.fresh().await.unwrap();
+    assert!(value(&store, "b").is_none());
+    let created = create_fenced(&store, "b", new).await.unwrap();
+    other.commit(delete("fence", Expect::Any)).await.unwrap();
+    let fence = Fence { key: key("fence").into(), revision: new };
+    let refused = store.commit_fenced(put("b", Expect::Revision(created), "2"), vec![fence]).await;
+    assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_without_fences_gets_the_transactions_of_kube_apiserver() {
+    let Some(etcd) = start_etcd().await else { return };
+    let endpoint = FaultyEndpoint::to(&etcd.url).await;
+    let store = open(EtcdBackend::new(config(channel(&[&endpoint.url])))).await;
+    let revision = update(&store, "fence", "").await;
+    // What cannot be asked is not assumed.
+    endpoint.fail(TXN, EndpointFault::Status(14, "etcdserver: no leader"));
+    let refused = create_fenced(&store, "a", revision).await;
+    assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
+    endpoint.fail(TXN, EndpointFault::Status(3, "etcdserver: unsupported operations in txn request"));
+    create_fenced(&store, "a", revision).await.unwrap_err();
+    endpoint.mend();
+    create_fenced(&store, "a", 1).await.unwrap();
+    let last = endpoint.calls::<TxnRequest>(TXN).pop().unwrap();
+    assert_eq!(form(&last), Some("create"));
 }
 
 #[test]
