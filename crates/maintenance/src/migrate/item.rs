@@ -48,7 +48,7 @@ enum Entries<'a> {
     /// The embedded store as the target: its objects have the form already.
     Target(Box<dyn Iterator<Item = Result<ExpiringRecord, OpenError>> + 'a>),
     Etcd {
-        keys: EtcdKeys,
+        keys: Box<EtcdKeys>,
         reader: Box<EtcdReader>,
         leases: HashMap<i64, Option<Duration>>,
     },
@@ -80,14 +80,14 @@ impl<'a> ItemReader<'a> {
         ItemReader::new(Entries::Target(Box::new(entries)), codec, false)
     }
 
-    /// At one revision of etcd.
+    /// Reads the keys that etcd has at one revision.
     pub(super) fn of_etcd(
         keys: &EtcdKeys,
         revision: u64,
         codec: &'a KubernetesValues,
         leave_out_unknown: bool,
     ) -> Self {
-        let (reader, keys) = (keys.read(revision), keys.clone());
+        let (reader, keys) = (keys.read(revision), Box::new(keys.clone()));
         ItemReader::new(
             Entries::Etcd { keys, reader: Box::new(reader), leases: HashMap::new() },
             codec,
@@ -117,6 +117,10 @@ impl<'a> ItemReader<'a> {
             let key = Arc::clone(raw.key());
             if key.starts_with(keys::MASTER_LEASES) || key.starts_with(keys::PEER_LEASES) {
                 self.server_leases.push(ServerLease { key, lease });
+                continue;
+            }
+            // No write that reads one is under way, and the revisions of another store are others.
+            if key.starts_with(keys::QUOTA_FENCES) {
                 continue;
             }
             let Some(resource) = resource_at(&key) else {
@@ -167,7 +171,7 @@ impl<'a> ItemReader<'a> {
         Ok(MigrationItem { key, resource, created, revision, record, value, expires })
     }
 
-    /// The record of a value.
+    /// Decodes a value of etcd. Fails if its key is not one that this server serves.
     fn decode(&self, key: &Arc<str>, revision: u64, value: &Bytes) -> Result<Record, MigrateError> {
         let record = self.codec.decode(key, revision, value);
         let record = record.ok_or_else(|| MigrateError::UnknownKey(key.to_string()))?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use api::{Status, meta};
-use server::client::Client;
+use server::client::LoopbackClient;
 use storage::shared_memory::{CommitHold, HoldPoint};
 use tokio::task::JoinHandle;
 use value::Value;
@@ -30,7 +30,7 @@ async fn create_pod_quota(servers: &Servers, hard: i64) {
 
 /// Creates pods through a server until its quota is exhausted; returns how many were created. A conflict with the other server is
 /// repeated, as clients do.
-async fn create_pods(client: Client, prefix: &str) -> usize {
+async fn create_pods(client: LoopbackClient, prefix: &str) -> usize {
     let mut created = 0;
     let begin = Instant::now();
     loop {
@@ -96,13 +96,38 @@ async fn create_counted_quota(servers: &Servers) {
     }
 }
 
-fn create_pod(client: &Client, name: &str) -> JoinHandle<Result<Value, Status>> {
+fn create_pod(client: &LoopbackClient, name: &str) -> JoinHandle<Result<Value, Status>> {
     let (client, object) = (client.clone(), parse(&pod(name, "")));
     tokio::spawn(async move { client.create(PODS, &object).await })
 }
 
 async fn reached(hold: &mut CommitHold) {
     tokio::time::timeout(PATIENCE, hold.reached()).await.unwrap();
+}
+
+/// A quota for one pod, and a creation of the pod `a` that has been charged and whose commit is held.
+struct HeldCreation {
+    servers: Servers,
+    hold: CommitHold,
+    creation: JoinHandle<Result<Value, Status>>,
+}
+
+impl HeldCreation {
+    /// Holds the commit of a creation through the server that `through` chooses.
+    async fn start(point: HoldPoint, through: impl Fn(&Servers) -> &LoopbackClient) -> HeldCreation {
+        let servers = Servers::start().await;
+        create_counted_quota(&servers).await;
+        let mut hold = servers.service.hold_next_commit("/registry/pods/default/a", point);
+        let creation = create_pod(through(&servers), "a");
+        reached(&mut hold).await;
+        HeldCreation { servers, hold, creation }
+    }
+}
+
+/// Waits until the server gives up a write that the store does not answer.
+async fn timed_out(creation: JoinHandle<Result<Value, Status>>) {
+    let refused = creation.await.unwrap().unwrap_err();
+    assert_eq!(refused.code(), 504, "{refused}");
 }
 
 /// Creates the pod `b` through the first server as soon as the quota admits it.
@@ -142,28 +167,56 @@ async fn a_server_that_pauses_after_its_charge_does_not_exceed_the_quota() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_commit_does_not_exceed_the_quota() {
-    let servers = Servers::start().await;
-    create_counted_quota(&servers).await;
-    let mut hold = servers.service.hold_next_commit("/registry/pods/default/a", HoldPoint::BeforeDecision);
-    let slow = create_pod(&servers.two, "a");
-    reached(&mut hold).await;
+    let HeldCreation { servers, hold, creation } =
+        HeldCreation::start(HoldPoint::BeforeDecision, |servers| &servers.two).await;
     create_when_released(&servers).await;
     hold.release();
-    let late = slow.await.unwrap();
+    let late = creation.await.unwrap();
     assert_eq!(pod_names(&servers).await, ["b"]);
     let late = late.unwrap_err();
     assert_eq!(late.code(), 504, "{late}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_the_store_executes_after_its_charge_was_released_does_not_exceed_the_quota() {
+    let HeldCreation { servers, hold, creation } =
+        HeldCreation::start(HoldPoint::InNetwork, |servers| &servers.two).await;
+    timed_out(creation).await;
+    create_when_released(&servers).await;
+    let decided = servers.service.refusals();
+    hold.release();
+    let begin = Instant::now();
+    while servers.service.refusals() == decided && pod_names(&servers).await == ["b"] {
+        assert!(begin.elapsed() < PATIENCE, "the write does not arrive");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(pod_names(&servers).await, ["b"]);
+    // The fence refuses only the writes that were charged before.
+    servers.one.delete(&format!("{PODS}/b"), &parse(r#"{"gracePeriodSeconds":0}"#)).await.unwrap();
+    create_when_released(&servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_the_store_executes_late_is_stored_if_its_charge_was_not_released() {
+    let HeldCreation { servers, hold, creation } =
+        HeldCreation::start(HoldPoint::InNetwork, |servers| &servers.two).await;
+    timed_out(creation).await;
+    hold.release();
+    let begin = Instant::now();
+    while pod_names(&servers).await != ["a"] {
+        assert!(begin.elapsed() < PATIENCE, "the write does not arrive");
+        tokio::task::yield_now().await;
+    }
+    let refused = servers.one.create(PODS, &parse(&pod("b", ""))).await.unwrap_err();
+    assert_eq!(refused.code(), 403, "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_client_has_left_does_not_exceed_the_quota() {
-    let servers = Servers::start().await;
-    create_counted_quota(&servers).await;
-    let mut hold = servers.service.hold_next_commit("/registry/pods/default/a", HoldPoint::BeforeDecision);
-    // The server that also recounts: it knows of its own writes even if no client waits for them.
-    let left = create_pod(&servers.one, "a");
-    reached(&mut hold).await;
-    left.abort();
+    // Through the server that also recounts: it knows of its own writes even if no client waits for them.
+    let HeldCreation { servers, hold, creation } =
+        HeldCreation::start(HoldPoint::BeforeDecision, |servers| &servers.one).await;
+    creation.abort();
     create_when_released(&servers).await;
     hold.release();
     assert_eq!(pod_names(&servers).await, ["b"]);

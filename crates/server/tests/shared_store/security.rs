@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authn::InternalIdentity;
-use server::client::Client;
+use server::client::LoopbackClient;
 
 use crate::servers::{Servers, parse};
 
@@ -35,7 +35,7 @@ async fn a_permission_that_the_other_server_has_revoked_cannot_be_granted() {
         servers.create_known(BINDINGS, &binding(role)).await;
     }
     let identity = InternalIdentity::ServiceAccount { namespace: "default", name: "granter" };
-    let granter = Client::new(Arc::clone(servers.running[1].running.state()), identity);
+    let granter = LoopbackClient::new(Arc::clone(servers.running[1].running.state()), identity);
     granter.create(ROLES, &parse(&role("allowed", "", "secrets", "get"))).await.unwrap();
     servers.delete(&format!("{BINDINGS}/readers")).await;
     let refused = granter.create(ROLES, &parse(&role("refused", "", "secrets", "get"))).await.unwrap_err();

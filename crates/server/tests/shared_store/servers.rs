@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use api::{Status, meta};
 use authn::InternalIdentity;
-use server::client::Client;
-use server::{Data, Ephemeral};
+use server::client::LoopbackClient;
+use server::{Ephemeral, StorageBackend};
 use storage::shared_memory::{SharedMemory, StoreStream};
 use value::{Value, json};
 
@@ -22,22 +22,22 @@ pub(crate) fn parse(text: &str) -> Value {
 
 pub(crate) struct Servers {
     pub(crate) service: SharedMemory,
-    pub(crate) one: Client,
-    pub(crate) two: Client,
+    pub(crate) one: LoopbackClient,
+    pub(crate) two: LoopbackClient,
     /// The changes that the second server receives.
     pub(crate) stream: StoreStream,
     pub(crate) running: [Ephemeral; 2],
 }
 
-async fn start_server(service: &SharedMemory, controllers: bool) -> (Ephemeral, Client, StoreStream) {
+async fn start_server(service: &SharedMemory, controllers: bool) -> (Ephemeral, LoopbackClient, StoreStream) {
     let backend = service.backend();
     let stream = backend.stream();
     let started = Ephemeral::start_with(|config| {
-        config.storage.data = Data::Backend(Arc::new(backend));
+        config.storage.data = StorageBackend::Backend(Arc::new(backend));
         config.controllers.enabled = controllers;
     });
     let ephemeral = started.await.unwrap();
-    let client = Client::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(ephemeral.running.state()), InternalIdentity::ApiServer);
     (ephemeral, client, stream)
 }
 

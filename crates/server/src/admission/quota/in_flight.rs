@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use admission::{BoxFuture, WriteGuard};
+use admission::{AdmissionFuture, WriteFence, WriteGuard};
 use api::Status;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -112,6 +112,8 @@ pub(super) struct InFlightWrite {
     namespace: Arc<Namespace>,
     name: Str,
     state: ChargeState,
+    /// Refuses the write when usage that it may be charged for has been released.
+    fence: Option<WriteFence>,
     /// Before the charge was sent, or when the quotas were known not to limit the write.
     since: TimeMark,
     loopback: Loopback,
@@ -125,7 +127,13 @@ impl InFlightWrite {
         loopback: Loopback,
     ) -> Self {
         namespace.under_way.fetch_add(1, Ordering::SeqCst);
-        InFlightWrite { namespace, name, state, since, loopback }
+        InFlightWrite { namespace, name, state, fence: None, since, loopback }
+    }
+
+    #[must_use]
+    pub(super) fn fenced(mut self, fence: Option<WriteFence>) -> Self {
+        self.fence = fence;
+        self
     }
 
     async fn check_age(&self) -> Result<(), Status> {
@@ -158,7 +166,7 @@ impl fmt::Debug for InFlightWrite {
 }
 
 impl WriteGuard for InFlightWrite {
-    fn check(&self) -> BoxFuture<'_, Result<(), Status>> {
+    fn check(&self) -> AdmissionFuture<'_, Result<(), Status>> {
         Box::pin(self.check_age())
     }
 
@@ -166,6 +174,10 @@ impl WriteGuard for InFlightWrite {
         let server = self.loopback.server("").ok()?;
         let is_limited = self.state == ChargeState::Charged && server.storage.store.is_shared();
         is_limited.then_some(COMMIT_WITHIN)
+    }
+
+    fn fence(&self) -> Option<WriteFence> {
+        self.fence.clone()
     }
 }
 
