@@ -8,31 +8,39 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use admission::WriteGuard;
+use admission::{WriteFence, WriteGuard};
 use api::field::quote;
-use api::{GroupResource, Status, meta};
+use api::{Status, meta};
 use catalog::encode;
-use catalog::{ServedResource, Subresource, Working};
-use storage::{Change, CommitError, Committed, Expect, Record, Store, StoredEntry, Write, WritePriority};
+use catalog::keys::{ServerKey, UnreachableKey};
+use catalog::{ServedResource, StoredObject, Subresource, Working};
+use storage::{
+    Change, CommitError, Committed, Expect, Fence, Record, Store, StoredEntry, Write, WritePriority,
+};
 use value::{Value, json};
 
 mod admit;
 pub mod admitted;
+mod admitted_namespace;
+mod commit_status;
 mod metadata;
 mod mutate;
 mod posted;
 mod time_mark;
 
 pub use admitted::{Admitted, AdmittedDelete, AdmittedPost, MarkProof, Marked, Mutated};
+pub use commit_status::OPTIMISTIC_LOCK;
+use commit_status::commit_status;
 pub(crate) use metadata::remove_server_metadata;
 pub use metadata::set_namespace;
-pub use mutate::BYTES_OF_ENTRY;
 pub use posted::Posted;
 pub(crate) use time_mark::TimeMark;
 
+use self::admitted_namespace::AdmittedNamespace;
 use crate::call::Call;
 use crate::consistent_reads;
 use crate::device_access;
+use crate::offline::OfflineStore;
 use crate::ownership::{self, FieldTracking};
 use crate::state::State;
 
@@ -75,26 +83,31 @@ impl WriteContext<'_> {
         admitted: Admitted,
         old: Option<&Arc<StoredEntry>>,
     ) -> Result<WriteOutcome, StoreError> {
-        let Admitted { key, mut object, expect, held } = admitted;
+        let Admitted { key, mut object, stored, expect, address_claims, namespace } = admitted;
         if self.is_service() && object.str_at(&["spec", "type"]) == Some("ExternalName") {
             // The field is validated but not stored for this type.
             object.remove_at(&["spec", "internalTrafficPolicy"]);
         }
-        self.kind.fill_working(&mut object);
+        self.kind.shapes().fill_working(&mut object);
         let name = meta::name(&object).to_owned();
-        let mut record = self.record(&object).await?;
+        let mut stored = match stored {
+            Some(stored) => stored,
+            None => self.to_storage(&object).await?,
+        };
+        let mut record = self.encode_for_store(&stored);
         let fits = record.as_ref().is_ok_and(|record| record.size() <= self.state.storage.store.max_record());
         if !fits && matches!(self.tracking, FieldTracking::Updates(_)) {
             // Drop managed fields rather than refuse an object that fits without them.
             ownership::remove_managed_fields(&mut object);
-            record = self.record(&object).await?;
+            stored.remove_managed_fields();
+            record = self.encode_for_store(&stored);
         }
         let record = record.map_err(refuse_depth)?;
         if let Some(old) = old
             && old.record() == record
         {
             return Ok(if self.dry_run {
-                WriteOutcome::DryRun(self.reread(object).await?)
+                WriteOutcome::DryRun(self.reread(stored).await?)
             } else {
                 WriteOutcome::Entry(Arc::clone(old))
             });
@@ -106,23 +119,23 @@ impl WriteContext<'_> {
             {
                 return Err(StoreError::Conflict);
             }
-            return Ok(WriteOutcome::DryRun(self.reread(object).await?));
+            return Ok(WriteOutcome::DryRun(self.reread(stored).await?));
         }
         let priority = self.priority(call, &object, expect);
         let write = Write { key, expect, change: Change::Put(record), priority, ttl: self.ttl() };
-        if let Some(held) = &held {
-            held.check_age().map_err(StoreError::Refused)?;
+        if let Some(address_claims) = &address_claims {
+            address_claims.check_age().map_err(StoreError::Refused)?;
         }
-        let then = held.map(|held| {
+        let after_commit = address_claims.map(|address_claims| {
             move |end| async move {
                 match end {
-                    CommitEnd::Stored => held.commit().await,
-                    CommitEnd::Refused => held.revert().await,
-                    CommitEnd::Unknown => held.abandon(),
+                    CommitEnd::Stored => address_claims.commit().await,
+                    CommitEnd::Refused => address_claims.revert().await,
+                    CommitEnd::Unknown => address_claims.abandon(),
                 }
             }
         });
-        let entry = self.commit(call, write, &name, then).await?;
+        let entry = self.commit(call, GuardedWrite { write, namespace }, &name, after_commit).await?;
         // Count created objects, not updates of their status.
         if expect == Expect::Absent && device_access::asks_admin(self.kind, &object) {
             self.state.metrics.admin_access(&self.kind.stored.kind, true);
@@ -130,20 +143,22 @@ impl WriteContext<'_> {
         Ok(WriteOutcome::Entry(entry))
     }
 
+    async fn to_storage(self, object: &Working) -> Result<StoredObject, StoreError> {
+        self.state.converter(self.kind).to_storage(object).await.map_err(StoreError::Refused)
+    }
+
     /// Encodes an object for the store. Fails if it nests deeper than [`json::MAX_DEPTH`], the limit of every reader: managed fields nest
     /// deeper than the object they describe, and admission, defaults and conversion may add levels to the request body.
-    async fn record(&self, object: &Working) -> Result<Result<Record, TooDeep>, StoreError> {
-        let converter = self.state.converter(self.kind);
-        let stored = converter.to_storage(object).await.map_err(StoreError::Refused)?;
+    fn encode_for_store(&self, stored: &StoredObject) -> Result<Record, TooDeep> {
         if stored.depth() > json::MAX_DEPTH {
-            return Ok(Err(TooDeep));
+            return Err(TooDeep);
         }
-        Ok(Ok(self.kind.record(&stored)))
+        Ok(self.kind.record(stored))
     }
 
     /// The object that a dry run returns.
-    async fn reread(&self, object: Working) -> Result<Working, StoreError> {
-        self.state.converter(self.kind).reread(object).await.map_err(StoreError::Refused)
+    async fn reread(&self, stored: StoredObject) -> Result<Working, StoreError> {
+        self.state.converter(self.kind).reread(stored).await.map_err(StoreError::Refused)
     }
 
     fn is_service(&self) -> bool {
@@ -168,7 +183,7 @@ impl WriteContext<'_> {
         let expect = Expect::Revision(old.revision);
         let service = if self.is_service() { encode::tree(old).ok() } else { None };
         let addresses = &self.state.addresses;
-        let then = service.map(|service| {
+        let after_commit = service.map(|service| {
             let addresses = addresses.clone();
             move |end| async move {
                 if end == CommitEnd::Stored {
@@ -179,7 +194,7 @@ impl WriteContext<'_> {
         // A deletion does not need free space.
         let priority = WritePriority::Ordinary;
         let write = Write { key: Arc::clone(&old.key), expect, change: Change::Delete, priority, ttl: None };
-        self.write(call, write, name, then).await
+        self.write(call, write.into(), name, after_commit).await
     }
 
     /// Replaces the object at `old` by one that differs only in fields that the server sets. They are not validated; the request that
@@ -204,12 +219,12 @@ impl WriteContext<'_> {
         if self.dry_run {
             return Ok(Marked { outcome: WriteOutcome::DryRun(object.clone()), over });
         }
-        let record = match self.record(object).await? {
+        let mut stored = self.to_storage(object).await?;
+        let record = match self.encode_for_store(&stored) {
             Ok(record) => record,
             Err(TooDeep) => {
-                let mut object = object.clone();
-                ownership::remove_managed_fields(&mut object);
-                self.record(&object).await?.map_err(refuse_depth)?
+                stored.remove_managed_fields();
+                self.encode_for_store(&stored).map_err(refuse_depth)?
             }
         };
         let expect = Expect::Revision(old.revision);
@@ -221,7 +236,7 @@ impl WriteContext<'_> {
             priority,
             ttl: self.ttl(),
         };
-        let outcome = WriteOutcome::Entry(self.commit(call, write, name, NOTHING_TO_RELEASE).await?);
+        let outcome = WriteOutcome::Entry(self.commit(call, write.into(), name, NOTHING_TO_RELEASE).await?);
         Ok(Marked { outcome, over })
     }
 
@@ -231,14 +246,17 @@ impl WriteContext<'_> {
         self.state.storage.event_ttl.filter(|_| is_event)
     }
 
-    /// Priority of a write when the store is full. Writes of this process continue. So do client writes that free space or keep the cluster
-    /// running: writes of deletions and evictions, updates of objects that are being deleted, and renewals of existing leases.
+    /// Priority of a write when the store is full. Writes of this process continue, except ResourceClaims from templates: a user's pod can cause
+    /// thousands of them, each as large as the template. Client writes continue that free space or keep the cluster running: writes of
+    /// deletions and evictions, updates of objects that are being deleted, and renewals of existing leases.
     fn priority(&self, call: &Call, object: &Value, expect: Expect) -> WritePriority {
         let is_lease = self.kind.is_built_in("coordination.k8s.io", "Lease");
         let ends = meta::is_deleting(object)
             || matches!(call.info.verb.as_str(), "delete" | "deletecollection")
             || call.info.subresource == "eviction";
-        if *call.caller().via() == authn::AuthenticationMethod::Internal {
+        let is_from_template =
+            expect == Expect::Absent && self.kind.is_built_in("resource.k8s.io", "ResourceClaim");
+        if *call.caller().via() == authn::AuthenticationMethod::Internal && !is_from_template {
             WritePriority::System
         } else if expect != Expect::Absent && (ends || is_lease) {
             WritePriority::Essential
@@ -251,34 +269,40 @@ impl WriteContext<'_> {
     async fn commit<F: Future<Output = ()> + Send + 'static>(
         &self,
         call: &Call,
-        write: Write,
+        write: GuardedWrite,
         name: &str,
-        then: Option<impl FnOnce(CommitEnd) -> F + Send + 'static>,
+        after_commit: Option<impl FnOnce(CommitEnd) -> F + Send + 'static>,
     ) -> Result<Arc<StoredEntry>, StoreError> {
-        let entry = self.write(call, write, name, then).await?;
+        let entry = self.write(call, write, name, after_commit).await?;
         self.state.in_force(self.kind, entry.revision).await;
         Ok(entry)
     }
 
-    /// Commits and then runs `then`, in a task of its own: if the client disconnects after the commit, `then` must still run. The response
-    /// waits for it.
+    /// Commits and then runs `after_commit`, in a task of its own: if the client disconnects after the commit, `after_commit` must still
+    /// run. The response waits for it.
     async fn write<F: Future<Output = ()> + Send + 'static>(
         &self,
         call: &Call,
-        write: Write,
+        write: GuardedWrite,
         name: &str,
-        then: Option<impl FnOnce(CommitEnd) -> F + Send + 'static>,
+        after_commit: Option<impl FnOnce(CommitEnd) -> F + Send + 'static>,
     ) -> Result<Arc<StoredEntry>, StoreError> {
         call.effort.begin_write(call.deadline).map_err(StoreError::Refused)?;
         let (store, guards) = (self.state.storage.store.clone(), call.write_guards());
         let committed = tokio::spawn(async move {
             let outcome = guarded_commit(&store, write, &guards).await;
-            if let Some(then) = then {
-                then(CommitEnd::of(&outcome)).await;
+            if let Some(after_commit) = after_commit {
+                after_commit(CommitEnd::of(&outcome)).await;
             }
             outcome
         });
-        match committed.await {
+        let committed = committed.await;
+        if let Ok(outcome) = &committed
+            && CommitEnd::of(outcome) == CommitEnd::Refused
+        {
+            call.effort.write_refused();
+        }
+        match committed {
             Ok(Ok(committed)) => Ok(committed.entry),
             Ok(Err(GuardedCommitError::Refused(status))) => Err(StoreError::Refused(status)),
             Ok(Err(GuardedCommitError::Store(CommitError::Conflict { .. }))) => Err(StoreError::Conflict),
@@ -292,8 +316,21 @@ impl WriteContext<'_> {
     }
 }
 
+/// A write, and what admission requires when it is stored.
+struct GuardedWrite {
+    write: Write,
+    /// The namespace of a new object.
+    namespace: Option<AdmittedNamespace>,
+}
+
+impl From<Write> for GuardedWrite {
+    fn from(write: Write) -> Self {
+        GuardedWrite { write, namespace: None }
+    }
+}
+
 enum GuardedCommitError {
-    /// A guard of admission refused the write; nothing was sent to the store.
+    /// A guard of admission refused the write; it is not stored.
     Refused(Status),
     Store(CommitError),
 }
@@ -301,43 +338,98 @@ enum GuardedCommitError {
 /// Commits if the guards of admission still permit it. The guards are released by the caller, when the commit has ended.
 async fn guarded_commit(
     store: &Store,
-    write: Write,
+    write: GuardedWrite,
     guards: &[Arc<dyn WriteGuard>],
 ) -> Result<Committed, GuardedCommitError> {
     for guard in guards {
         guard.check().await.map_err(GuardedCommitError::Refused)?;
     }
-    let outcome = match guards.iter().filter_map(|guard| guard.time_limit()).min() {
-        Some(limit) => tokio::time::timeout(limit, store.commit(write))
-            .await
-            .unwrap_or_else(|_| Err(CommitError::TimedOut("the write took too long".to_owned()))),
-        None => store.commit(write).await,
-    };
-    outcome.map_err(GuardedCommitError::Store)
+    // Only the plugin ResourceQuota has fences, one for each write.
+    let of_quota = guards.iter().find_map(|guard| guard.fence());
+    let of_quota = of_quota.map(|WriteFence { key, revision }| Fence { key: key.as_str().into(), revision });
+    let commit = fenced_commit(store, write, of_quota);
+    match guards.iter().filter_map(|guard| guard.time_limit()).min() {
+        Some(limit) => tokio::time::timeout(limit, commit).await.unwrap_or_else(|_| {
+            let late = CommitError::TimedOut("the write took too long".to_owned());
+            Err(GuardedCommitError::Store(late))
+        }),
+        None => commit.await,
+    }
+}
+
+/// Commits if the fence of the quotas is unchanged and the namespace of a new object still accepts it. Attempts it again after harmless
+/// changes of the namespace, such as of its labels.
+async fn fenced_commit(
+    store: &Store,
+    GuardedWrite { write, namespace }: GuardedWrite,
+    of_quota: Option<Fence>,
+) -> Result<Committed, GuardedCommitError> {
+    let mut refused = None;
+    for _ in 0..CONFLICT_ATTEMPTS {
+        let of_namespace = match &namespace {
+            Some(namespace) => {
+                let fence = namespace.fence(store, &write.key, refused.is_some()).await;
+                Some(fence.map_err(GuardedCommitError::Refused)?)
+            }
+            None => None,
+        };
+        if refused.is_some() && refused == of_namespace {
+            break;
+        }
+        let fences: Vec<Fence> = of_quota.iter().chain(&of_namespace).cloned().collect();
+        match store.commit_fenced(write.clone(), fences).await {
+            Err(CommitError::Fenced) => {}
+            outcome => return outcome.map_err(GuardedCommitError::Store),
+        }
+        if of_namespace.is_none() {
+            break;
+        }
+        refused = of_namespace;
+    }
+    let why =
+        if of_quota.is_some() { "the quota was checked too long ago" } else { "the namespace has changed" };
+    Err(GuardedCommitError::Refused(Status::timeout(format!("{why}; try again"), 0)))
 }
 
 /// Deletes a key from a store that no server uses and returns the former entry, if any. There is no admission: this is how an unreadable
-/// object is removed. See [`crate::offline`].
+/// object is removed.
 pub(crate) async fn remove_offline(
-    store: &Store,
+    store: &OfflineStore,
     key: &str,
 ) -> Result<Option<Arc<StoredEntry>>, CommitError> {
+    remove(store.store(), key).await
+}
+
+/// Writes data of the servers, which is no object of the API, so that no admission applies. With a `ttl`, it is deleted after that time
+/// unless it is written again.
+pub async fn put_server_data(
+    store: &Store,
+    key: &ServerKey,
+    expect: Expect,
+    record: Record,
+    ttl: Option<Duration>,
+) -> Result<Arc<StoredEntry>, CommitError> {
+    let (change, priority) = (Change::Put(record), WritePriority::System);
+    let write = Write { key: key.as_str().into(), expect, change, priority, ttl };
+    store.commit(write).await.map(|committed| committed.entry)
+}
+
+/// Deletes data of the servers. False if it does not exist.
+pub async fn remove_server_data(store: &Store, key: &ServerKey) -> Result<bool, CommitError> {
+    remove(store, key.as_str()).await.map(|removed| removed.is_some())
+}
+
+/// Deletes an object of a CRD that no request can reach. There is no admission, because no request could ask for it. False if it does not
+/// exist.
+pub(crate) async fn remove_unreachable(store: &Store, key: &UnreachableKey) -> Result<bool, CommitError> {
+    remove(store, key.as_str()).await.map(|removed| removed.is_some())
+}
+
+async fn remove(store: &Store, key: &str) -> Result<Option<Arc<StoredEntry>>, CommitError> {
     let Some(entry) = store.get(key) else { return Ok(None) };
     let (expect, change, priority) = (Expect::Any, Change::Delete, WritePriority::System);
     let write = Write { key: Arc::clone(&entry.key), expect, change, priority, ttl: None };
     store.commit(write).await.map(|_| Some(entry))
-}
-
-/// Replaces a key that belongs to the servers and not to the API, such as the allocated node ports. There is no admission.
-pub(crate) async fn commit_server_owned(
-    store: &Store,
-    key: &str,
-    expect: Expect,
-    record: Record,
-) -> Result<Arc<StoredEntry>, CommitError> {
-    let (change, priority) = (Change::Put(record), WritePriority::System);
-    let write = Write { key: key.into(), expect, change, priority, ttl: None };
-    store.commit(write).await.map(|committed| committed.entry)
 }
 
 /// The outcome of an attempted write, as far as it is known.
@@ -359,6 +451,7 @@ impl CommitEnd {
         match error {
             CommitError::Unknown(_) | CommitError::TimedOut(_) => CommitEnd::Unknown,
             CommitError::Conflict { .. }
+            | CommitError::Fenced
             | CommitError::Unavailable(_)
             | CommitError::Invalid(_)
             | CommitError::TooLarge { .. }
@@ -371,25 +464,6 @@ impl CommitEnd {
 /// For writes that hold no addresses.
 const NOTHING_TO_RELEASE: Option<fn(CommitEnd) -> std::future::Ready<()>> = None;
 
-/// Writes a key that belongs to the server and is not an object of the API, so that no admission applies. It replaces `stored` and is
-/// deleted after `ttl` unless it is written again.
-pub(crate) async fn put_internal(
-    store: &Store,
-    key: &str,
-    stored: Option<&StoredEntry>,
-    record: Record,
-    ttl: Duration,
-) -> Result<(), CommitError> {
-    let expect = stored.map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
-    let (change, priority) = (Change::Put(record), WritePriority::System);
-    store.commit(Write { key: key.into(), expect, change, priority, ttl: Some(ttl) }).await.map(drop)
-}
-
-/// Deletes a key that [`put_internal`] wrote. False if it does not exist.
-pub(crate) async fn remove_internal(store: &Store, key: &str) -> Result<bool, CommitError> {
-    remove_offline(store, key).await.map(|removed| removed.is_some())
-}
-
 /// An object nests deeper than [`json::MAX_DEPTH`].
 struct TooDeep;
 
@@ -397,59 +471,5 @@ fn refuse_depth(_: TooDeep) -> StoreError {
     StoreError::Refused(Status::bad_request("the object cannot be stored: exceeded max depth"))
 }
 
-/// kube-apiserver's message for a conflict of `resourceVersion`.
-pub const OPTIMISTIC_LOCK: &str =
-    "the object has been modified; please apply your changes to the latest version and try again";
-
-fn commit_status(error: &CommitError, resource: &GroupResource, name: &str) -> Status {
-    match error {
-        CommitError::Conflict { .. } => Status::conflict(resource, name, OPTIMISTIC_LOCK),
-        CommitError::TooLarge { limit, .. } => Status::too_large(format!("limit is {limit}")),
-        CommitError::Invalid(why) => Status::bad_request(why.clone()),
-        // Begins with etcd's message, which clients and operators recognize, and adds the remedy.
-        CommitError::OverQuota { live, quota } => Status::plain(format!(
-            "etcdserver: mvcc: database space exceeded: the store holds {live} bytes of objects and its quota is {quota}; delete objects or raise --quota-backend-bytes"
-        )),
-        CommitError::Unavailable(_) | CommitError::Closed => {
-            tracing::error!(error = %error, %resource, name, "cannot store a write; the object is unchanged. Check the storage backend");
-            match error {
-                // As kube-apiserver: the client gets etcd's message, such as that etcd is full. Other reasons are for the log only.
-                CommitError::Unavailable(why) if why.starts_with("etcdserver: ") => {
-                    Status::plain(why.clone())
-                }
-                _ => Status::internal("the store cannot write; nothing was changed"),
-            }
-        }
-        // As kube-apiserver: the client gets etcd's message and cannot know whether the write happened.
-        CommitError::Unknown(why) => {
-            tracing::error!(error = %error, %resource, name, "the store did not confirm a write; the object may have changed. Check the storage backend");
-            Status::plain(why.clone())
-        }
-        CommitError::TimedOut(_) => {
-            tracing::error!(error = %error, %resource, name, "the store did not confirm a write in time; the object may have changed. Check the storage backend");
-            Status::timeout(
-                "request did not complete within requested timeout - context deadline exceeded",
-                0,
-            )
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use api::GroupResource;
-    use storage::CommitError;
-
-    use super::commit_status;
-
-    #[test]
-    fn clients_get_the_reason_of_etcd_and_not_that_of_a_disk() {
-        let resource = GroupResource::new("", "configmaps");
-        let status = |why: &str| commit_status(&CommitError::Unavailable(why.to_owned()), &resource, "a");
-        let full = status("etcdserver: mvcc: database space exceeded");
-        assert_eq!((full.code(), full.message()), (500, "etcdserver: mvcc: database space exceeded"));
-        let disk = status("I/O error: No space left on device (os error 28)");
-        let expected = "Internal error occurred: the store cannot write; nothing was changed";
-        assert_eq!((disk.code(), disk.message()), (500, expected));
-    }
-}
+/// Maximum number of attempts to write an object while other writes change it.
+pub(crate) const CONFLICT_ATTEMPTS: usize = 16;

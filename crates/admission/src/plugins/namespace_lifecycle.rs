@@ -1,17 +1,45 @@
 //! NamespaceLifecycle: rejects creations in missing or terminating namespaces, and the deletion of system
 //! namespaces.
 
-use api::{Status, StatusCause};
+use api::{GroupResource, Status, StatusCause, StatusDetails, namespaces};
 use value::Value;
 
 use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
 
-const SYSTEM_NAMESPACES: &[&str] = &["default", "kube-system", "kube-public"];
+const SYSTEM_NAMESPACES: &[&str] = &[namespaces::DEFAULT, namespaces::SYSTEM, namespaces::PUBLIC];
 
 #[derive(Debug)]
 pub struct NamespaceLifecycle;
 
 impl NamespaceLifecycle {
+    /// 404 for a create in a namespace that does not exist.
+    pub fn missing(namespace: &str) -> Status {
+        Status::not_found(&GroupResource::new("", "namespaces"), namespace)
+    }
+
+    pub fn is_terminating(namespace: &Value) -> bool {
+        namespace.str_at(&["status", "phase"]) == Some("Terminating")
+    }
+
+    /// 403 for the creation of the object `name` in a terminating namespace.
+    pub fn terminating(resource: &GroupResource, name: &str, namespace: &str) -> Status {
+        let cause = StatusCause {
+            reason: "NamespaceTerminating".into(),
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        };
+        let details = StatusDetails {
+            name: name.to_owned(),
+            group: resource.group.clone(),
+            kind: resource.resource.clone(),
+            causes: vec![cause],
+            ..StatusDetails::default()
+        };
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        Status::forbidden(resource, name, why).with_details(details)
+    }
+
     fn check_deletion(attributes: &AdmissionAttributes<'_>) -> Result<(), Status> {
         let immortal = attributes.is_kind("", "Namespace")
             && attributes.operation == Operation::Delete
@@ -29,16 +57,8 @@ impl NamespaceLifecycle {
             return Ok(());
         }
         let namespace = super::namespace(attributes, cluster)?;
-        if namespace.str_at(&["status", "phase"]) == Some("Terminating") {
-            let name = &attributes.namespace;
-            return Err(attributes.forbidden_because(
-                format!("unable to create new content in namespace {name} because it is being terminated"),
-                StatusCause {
-                    reason: "NamespaceTerminating".into(),
-                    message: format!("namespace {name} is being terminated"),
-                    field: "metadata.namespace".to_owned(),
-                },
-            ));
+        if Self::is_terminating(&namespace) {
+            return Err(Self::terminating(&attributes.resource, &attributes.name, &attributes.namespace));
         }
         Ok(())
     }

@@ -15,7 +15,6 @@ fn map(name: &str, bytes: usize) -> Value {
     json!({"metadata": {"name": name}, "data": {"k": "x".repeat(bytes)}})
 }
 
-/// The error of a full store.
 fn check_full_store_error(answer: Result<HttpResponse>) -> Result<()> {
     let status = rejects(answer, 500, "")?;
     let message = status["message"].as_str().unwrap_or_default();
@@ -142,4 +141,37 @@ async fn a_negative_quota_flag_disables_the_store_quota_and_the_default_is_2_gib
     let admin = server.client().unwrap();
     let two_gib = f64::from(1 << 30) * 2.0;
     assert_eq!(metric(&admin, "apiserver_storage_quota_bytes", "").await, Some(two_gib));
+}
+
+#[tokio::test]
+async fn claims_from_templates_do_not_use_the_headroom_of_a_full_store() {
+    const RESOURCE: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
+    let server = Server::serve(&FLAGS).await.unwrap();
+    let admin = server.client().unwrap();
+    let default = "/api/v1/namespaces/default";
+    eventually(SOON, async || accepts(admin.get(&format!("{default}/serviceaccounts/default")).await))
+        .await
+        .unwrap();
+    let annotations = json!({"example.com/large": "x".repeat(200_000)});
+    let template = json!({"metadata": {"name": "large"}, "spec": {
+        "metadata": {"annotations": annotations},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}},
+    }});
+    accepts(admin.post(RESOURCE, &template).await).unwrap();
+    // One small pod with claims of 20 MB.
+    let claims: Vec<Value> =
+        (0..100).map(|i| json!({"name": format!("c{i}"), "resourceClaimTemplateName": "large"})).collect();
+    let pod = json!({"metadata": {"name": "many"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "resourceClaims": claims}});
+    accepts(admin.post(&format!("{default}/pods"), &pod).await).unwrap();
+    eventually(SOON, async || {
+        match metric(&admin, "resourceclaim_controller_create_failures_total", "").await {
+            Some(failures) if failures > 0.0 => Ok(()),
+            failures => Err(Problem::new(format!("{failures:?} claims were refused"))),
+        }
+    })
+    .await
+    .unwrap();
+    let live = metric(&admin, "apiserver_storage_live_bytes", "").await.unwrap();
+    assert!(live < QUOTA + 500_000.0, "the claims use {live} bytes");
 }

@@ -1,9 +1,10 @@
 //! The mutate stage: managed fields, mutating admission and the check for privilege escalation.
 
 use admission::{AdmissionAttributes, AdmissionNotes, Operation, VersionedObject};
-use api::{Status, meta};
+use api::{GroupVersionKind, Status, meta};
 use authz::rbac::escalation::GrantingUser;
-use catalog::{Subresource, Working};
+use catalog::{ServedResource, Subresource, Working};
+use heavy_lane::LARGE;
 use kinds::strategy;
 use value::{Str, Value};
 
@@ -15,8 +16,51 @@ use crate::ownership::{self, FieldTracking};
 use crate::state::State;
 
 /// Comparing one RBAC rule entry costs about as much as processing this many bytes of an object; see
-/// [`Effort::enter_lane`](crate::heavy::Effort::enter_lane).
-pub const BYTES_OF_ENTRY: usize = 32;
+/// [`Effort::enter_lane`](heavy_lane::Effort::enter_lane).
+const BYTES_OF_ENTRY: usize = 32;
+
+/// The object that admission is asked about.
+pub(super) struct AdmissionSubject<'s, 'o> {
+    /// The resource in the request path.
+    pub(super) resource: &'s ServedResource,
+    pub(super) subresource: &'static str,
+    /// The kind in the version of the request.
+    pub(super) kind: GroupVersionKind,
+    /// The kind that admission receives.
+    pub(super) stored_kind: GroupVersionKind,
+    pub(super) name: &'s str,
+    pub(super) old_object: VersionedObject<'o>,
+}
+
+impl<'o> AdmissionSubject<'_, 'o> {
+    /// The attributes of an operation of this call.
+    pub(super) fn attributes(
+        self,
+        call: &'o Call,
+        operation: Operation,
+        options: &'o Value,
+        dry_run: bool,
+    ) -> AdmissionAttributes<'o> {
+        AdmissionAttributes {
+            user: call.user(),
+            operation,
+            kind: self.kind,
+            stored_kind: self.stored_kind,
+            resource: self.resource.resource.clone(),
+            version: self.resource.gvk.version.clone(),
+            subresource: Str::new_static(self.subresource),
+            namespace: call.info.namespace.clone(),
+            name: self.name.into(),
+            old_object: self.old_object,
+            options,
+            dry_run,
+            now: call.now,
+            deadline: call.deadline,
+            budget: call.effort.remaining_budget(),
+            snapshot: call.admission_snapshot.clone(),
+        }
+    }
+}
 
 impl WriteContext<'_> {
     fn attributes<'c>(
@@ -26,23 +70,15 @@ impl WriteContext<'_> {
         name: &str,
         old: Option<&'c Value>,
     ) -> AdmissionAttributes<'c> {
-        AdmissionAttributes {
-            user: call.user(),
-            operation,
+        let subject = AdmissionSubject {
+            resource: self.kind,
+            subresource: self.subresource.name(),
             kind: self.kind.admission_kind(self.subresource),
             stored_kind: self.stored_admission_kind(),
-            resource: self.kind.resource.clone(),
-            version: self.kind.gvk.version.clone(),
-            subresource: Str::new_static(self.subresource.name()),
-            namespace: call.info.namespace.clone(),
-            name: name.into(),
+            name,
             old_object: VersionedObject::new(old),
-            options: self.options,
-            dry_run: self.dry_run,
-            now: call.now,
-            deadline: call.deadline,
-            snapshot: call.admission_snapshot.clone(),
-        }
+        };
+        subject.attributes(call, operation, self.options, self.dry_run)
     }
 
     /// The kind of the objects that admission receives: `Scale` for the `scale` subresource, otherwise the working kind.
@@ -63,8 +99,15 @@ impl WriteContext<'_> {
         old: Option<&Value>,
     ) -> Result<(), Status> {
         let mut notes = AdmissionNotes::default();
-        if let (Operation::Create, Some(object)) = (operation, &object) {
-            self.state.catch_up_for_admission(self.kind, &call.info.namespace, object).await?;
+        let is_new = operation == Operation::Create;
+        if let Some(object) = &object
+            && (is_new || self.subresource == Subresource::EphemeralContainers)
+        {
+            if is_new {
+                self.state.catch_up_for_admission(self.kind, &call.info.namespace, object).await?;
+            }
+            let size = self.state.size_for_admission(self.kind, &call.info.namespace, object);
+            call.effort.enter_lane(size).await;
         }
         let attributes = self.attributes(call, operation, name, old);
         let outcome = self.state.admission.chain.mutate(&attributes, object, self.state, &mut notes).await;
@@ -107,7 +150,7 @@ impl WriteContext<'_> {
                     ownership::track_scale(self.kind, &shown, &mut scale, manager, call.now);
                 }
                 self.run_mutating(call, operation, &name, Some(&mut scale), Some(&shown)).await?;
-                let mut object = self.kind.apply_scale(&scale, old)?;
+                let mut object = self.kind.shapes().apply_scale(&scale, old)?;
                 ownership::from_scale(self.kind, old, &scale, &mut object)?;
                 object
             }
@@ -115,9 +158,10 @@ impl WriteContext<'_> {
                 dedup_owners(call, &mut object, false);
                 strategy::stamp(self.kind.strategy(), &mut object, &self.state.strategy_context(call));
                 if let FieldTracking::Updates(manager) = self.tracking {
-                    let written = ownership::Written { old, empty: &empty, manager };
+                    let written =
+                        ownership::TrackedUpdate { old, empty: &empty, manager, effort: &call.effort };
                     ownership::track(self.state, self.kind, self.subresource, written, &mut object, call.now)
-                        .await;
+                        .await?;
                 }
                 let managed = ownership::managed_fields(&object);
                 self.run_mutating(call, operation, &name, Some(&mut object), old.map(|old| &**old)).await?;
@@ -127,6 +171,8 @@ impl WriteContext<'_> {
                 object
             }
         };
+        // Admission may have enlarged the object.
+        call.enter_lane(object.size_up_to(LARGE + 1)).await;
         dedup_owners(call, &mut object, true);
         self.check_escalation(call, &object, old.map(|old| &**old)).await?;
         Ok(Mutated { object })
@@ -144,7 +190,7 @@ impl WriteContext<'_> {
     /// Refuses roles and bindings that grant permissions the caller does not have: see [`authz::rbac::escalation`].
     async fn check_escalation(&self, call: &Call, new: &Value, old: Option<&Value>) -> Result<(), Status> {
         // A custom resource grants no permissions, even if its group and kind have the names of RBAC's.
-        let row = self.kind.row().filter(|row| row.group == authz::rbac::GROUP);
+        let row = self.kind.row().filter(|row| row.group == api::groups::RBAC);
         let Some(row) = row else { return Ok(()) };
         self.state.authorization.roles.catch_up(&self.state.storage.store).await?;
         let chain = self.state.authorization.chain_for(call.caller());
@@ -153,6 +199,7 @@ impl WriteContext<'_> {
             index: &self.state.authorization.rbac,
             user: call.user(),
             namespace: &call.info.namespace,
+            requested_name: &call.info.name,
         };
         // A small binding may refer to a large role.
         call.effort.enter_lane(user.entries(new).saturating_mul(BYTES_OF_ENTRY)).await;

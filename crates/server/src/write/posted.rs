@@ -3,10 +3,11 @@
 use admission::{AdmissionAttributes, AdmissionNotes, Operation, VersionedObject};
 use api::Status;
 use catalog::ServedResource;
-use value::{Str, Value};
+use requests::options::WriteOptions;
+use value::Value;
 
 use super::AdmittedPost;
-use super::mutate::concluded;
+use super::mutate::{AdmissionSubject, concluded};
 use crate::call::Call;
 use crate::state::State;
 
@@ -23,29 +24,44 @@ pub struct Posted<'a> {
     pub name: &'a str,
     pub operation: Operation,
     /// The options in the shape that admission sees.
-    pub options: &'a Value,
+    pub options: Value,
     pub dry_run: bool,
+}
+
+impl<'a> Posted<'a> {
+    /// The context of a `create` of an object of the kind `posted`.
+    pub fn create(
+        state: &'a State,
+        kind: &'a ServedResource,
+        subresource: &'static str,
+        posted: api::GroupVersionKind,
+        name: &'a str,
+        options: &WriteOptions,
+    ) -> Self {
+        Posted {
+            state,
+            kind,
+            subresource,
+            posted,
+            name,
+            operation: Operation::Create,
+            options: options.to_value("CreateOptions"),
+            dry_run: options.dry_run,
+        }
+    }
 }
 
 impl Posted<'_> {
     fn attributes<'c>(&'c self, call: &'c Call) -> AdmissionAttributes<'c> {
-        AdmissionAttributes {
-            user: call.user(),
-            operation: self.operation,
+        let subject = AdmissionSubject {
+            resource: self.kind,
+            subresource: self.subresource,
             kind: self.posted.clone(),
             stored_kind: self.posted.clone(),
-            resource: self.kind.resource.clone(),
-            version: self.kind.gvk.version.clone(),
-            subresource: Str::new_static(self.subresource),
-            namespace: call.info.namespace.clone(),
-            name: self.name.into(),
+            name: self.name,
             old_object: VersionedObject::absent(),
-            options: self.options,
-            dry_run: self.dry_run,
-            now: call.now,
-            deadline: call.deadline,
-            snapshot: call.admission_snapshot.clone(),
-        }
+        };
+        subject.attributes(call, self.operation, &self.options, self.dry_run)
     }
 
     /// Runs mutating admission and returns the object, possibly changed.
