@@ -12,6 +12,7 @@ use crate::messages::{
     LeaseTimeToLiveResponse, RangeRequest, RangeResponse, ResponseHeader, StatusRequest, StatusResponse,
     TxnRequest, TxnResponse, WatchRequest, WatchResponse,
 };
+use crate::observer::{self, ObservedCalls};
 
 const RANGE: &str = "/etcdserverpb.KV/Range";
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";
@@ -25,21 +26,46 @@ pub struct EtcdClient {
     channel: Channel,
     /// Longest time for one call.
     timeout: Duration,
+    observed: Option<ObservedCalls>,
 }
 
 impl EtcdClient {
     pub fn new(channel: Channel, timeout: Duration) -> EtcdClient {
-        EtcdClient { channel, timeout }
+        EtcdClient { channel, timeout, observed: None }
+    }
+
+    /// Reports reads and writes of keys.
+    pub(crate) fn observed(self, observed: ObservedCalls) -> EtcdClient {
+        EtcdClient { observed: Some(observed), ..self }
     }
 
     /// Linearizable unless it names a revision: etcd confirms with a quorum that it is current.
     pub async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, GrpcStatus> {
-        self.channel.unary(RANGE, request, Retry::OtherEndpoints, self.timeout).await
+        let began = Instant::now();
+        let outcome = self.channel.unary(RANGE, request, Retry::OtherEndpoints, self.timeout).await;
+        if let Some(observed) = &self.observed {
+            let operation = match (request.range_end.is_empty(), request.keys_only) {
+                (true, _) => "get",
+                (false, true) => "listOnlyKeys",
+                (false, false) => "list",
+            };
+            observed.report(operation, &request.key, began, &outcome);
+        }
+        outcome
     }
 
     /// Reads the current revision with a quorum. `key` is any key; it need not exist. All consistent reads wait for this call, so an
     /// endpoint that does not answer is soon left for the next one; if none answers, they are asked again with more time.
     pub async fn current(&self, key: &Bytes) -> Result<ResponseHeader, GrpcStatus> {
+        let began = Instant::now();
+        let outcome = self.read_current(key).await;
+        if let Some(observed) = &self.observed {
+            observed.report("getCurrentResourceVersion", key, began, &outcome);
+        }
+        outcome
+    }
+
+    async fn read_current(&self, key: &Bytes) -> Result<ResponseHeader, GrpcStatus> {
         let request = RangeRequest { key: key.clone(), ..RangeRequest::default() };
         let endpoints = u32::try_from(self.endpoint_count()).unwrap_or(u32::MAX);
         let deadline = Instant::now() + self.timeout;
@@ -68,7 +94,14 @@ impl EtcdClient {
         } else {
             retry
         };
-        self.channel.unary("/etcdserverpb.KV/Txn", request, retry, self.timeout).await
+        let began = Instant::now();
+        let outcome = self.channel.unary("/etcdserverpb.KV/Txn", request, retry, self.timeout).await;
+        if let Some(observed) = &self.observed
+            && let Some((operation, key)) = observer::operation(request)
+        {
+            observed.report(operation, key, began, &outcome);
+        }
+        outcome
     }
 
     pub async fn compact(&self, revision: i64) -> Result<(), GrpcStatus> {

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::client::EtcdClient;
+use crate::observer::EtcdObserver;
 
 /// Keys that share a lease, at most.
 const MAX_KEYS: u32 = 1000;
@@ -19,6 +20,7 @@ const REUSE_DIVISOR: u64 = 20;
 /// Grants leases and reuses them.
 pub(crate) struct Leases {
     client: EtcdClient,
+    observer: Arc<dyn EtcdObserver>,
     /// How long a lease is reused, at most, in seconds.
     max_reuse: u64,
     shared: Arc<Mutex<ReusableLeases>>,
@@ -46,8 +48,8 @@ struct ReusableLease {
 }
 
 impl Leases {
-    pub(crate) fn new(client: EtcdClient, max_reuse: Duration) -> Leases {
-        Leases { client, max_reuse: max_reuse.as_secs(), shared: Arc::default() }
+    pub(crate) fn new(client: EtcdClient, max_reuse: Duration, observer: Arc<dyn EtcdObserver>) -> Leases {
+        Leases { client, observer, max_reuse: max_reuse.as_secs(), shared: Arc::default() }
     }
 
     /// A lease that ends `ttl` from now, or later by the time that it is reused. Below 20 seconds this is always a new lease.
@@ -56,11 +58,12 @@ impl Leases {
         let reuse = (ttl / REUSE_DIVISOR).min(self.max_reuse);
         let granted = i64::try_from(ttl.saturating_add(reuse)).unwrap_or(i64::MAX);
         if reuse == 0 {
+            self.observer.lease(1);
             return self.client.grant_lease(granted).await;
         }
         let mut answered = {
             let mut shared = lock(&self.shared);
-            if let Some(id) = shared.reuse(ttl) {
+            if let Some(id) = shared.reuse(ttl, self.observer.as_ref()) {
                 return Ok(id);
             }
             match shared.granting.get(&ttl) {
@@ -108,9 +111,15 @@ impl Leases {
 }
 
 impl ReusableLeases {
-    fn reuse(&mut self, ttl: u64) -> Option<i64> {
+    fn reuse(&mut self, ttl: u64, observer: &dyn EtcdObserver) -> Option<i64> {
         let now = Instant::now();
-        self.last.retain(|_, lease| now < lease.reuse_until && lease.keys < MAX_KEYS);
+        self.last.retain(|_, lease| {
+            let is_reusable = now < lease.reuse_until && lease.keys < MAX_KEYS;
+            if !is_reusable {
+                observer.lease(lease.keys);
+            }
+            is_reusable
+        });
         let lease = self.last.get_mut(&ttl)?;
         lease.keys += 1;
         Some(lease.id)

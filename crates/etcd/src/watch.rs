@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use grpc::{GrpcSender, GrpcStatus, GrpcStream};
 use storage::Change;
-use storage::backend::{Done, Feed};
+use storage::backend::{DecidedChange, Feed};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 use value::Backoff;
@@ -18,6 +18,7 @@ use crate::load::{load, stored_record};
 use crate::messages::{
     KeyEvent, WatchAction, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
+use crate::observer::EtcdObserver;
 use crate::version::check_member;
 
 /// Interval of progress requests while a reader waits for a revision.
@@ -48,6 +49,7 @@ pub(crate) struct WatchTask {
     pub(crate) client: EtcdClient,
     pub(crate) keys: KeySpace,
     pub(crate) codec: Arc<dyn ValueCodec>,
+    pub(crate) observer: Arc<dyn EtcdObserver>,
     pub(crate) feed: Feed,
     /// The highest revision that a reader waits for.
     pub(crate) wanted: watch::Receiver<u64>,
@@ -276,13 +278,15 @@ impl WatchTask {
         if response.fragment {
             return None;
         }
-        let changes: Vec<Done> = fragments.drain(..).filter_map(|event| self.change(event)).collect();
+        let changes: Vec<DecidedChange> =
+            fragments.drain(..).filter_map(|event| self.change(event)).collect();
         if !changes.is_empty() {
             drop(self.feed.apply(changes));
         }
         // The header of a response with events may be newer than its last event, with more to come: only that of a progress
         // notification is a promise.
         if is_progress {
+            self.observer.bookmark();
             self.feed.advance(u64::try_from(header.revision).unwrap_or_default());
         }
         let is_watching = self.feed.revision() >= self.must_reach
@@ -297,17 +301,18 @@ impl WatchTask {
         None
     }
 
-    fn change(&self, event: KeyEvent) -> Option<Done> {
+    fn change(&self, event: KeyEvent) -> Option<DecidedChange> {
         let is_deletion = event.is_deletion();
         let kv = event.kv?;
+        let key = self.keys.store_key(&kv.key)?;
+        self.observer.event(&key);
         if is_deletion {
             let revision = u64::try_from(kv.mod_revision).unwrap_or_default();
-            let key = self.keys.store_key(&kv.key)?;
-            return Some(Done { key, revision, created: 0, change: Change::Delete });
+            return Some(DecidedChange { key, revision, created: 0, change: Change::Delete });
         }
         let stored = stored_record(&self.keys, self.codec.as_ref(), &kv)?;
         let change = Change::Put(stored.record);
-        Some(Done { key: stored.key, revision: stored.revision, created: stored.created, change })
+        Some(DecidedChange { key: stored.key, revision: stored.revision, created: stored.created, change })
     }
 }
 

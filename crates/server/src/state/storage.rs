@@ -7,13 +7,14 @@ use catalog::etcd_config::ETCD_CALL_TIMEOUT;
 use catalog::etcd_values::KubernetesValues;
 use catalog::keys;
 use catalog::unreadable::{DecodeFailures, Unreadable};
-use etcd::{EtcdBackend, EtcdConfig, KeyFilter};
+use etcd::{EtcdBackend, EtcdConfig, EtcdObserver, KeyFilter};
 use kinds::strategy::service::Family;
 use storage::{Embedded, Memory, Store, StoreOptions};
 use tokio::sync::Semaphore;
 
-use crate::config::{ConfigError, Data, EtcdStorage, ProbeTimeouts, StorageConfig};
+use crate::config::{ConfigError, EtcdStorage, ProbeTimeouts, StorageBackend, StorageConfig};
 use crate::etcd_overrides::{self, EtcdCluster};
+use crate::metrics::EtcdMetrics;
 
 pub struct Storage {
     pub store: Store,
@@ -38,24 +39,31 @@ impl StorageConfig {
         self,
         primary_family: Family,
         event_ttl: Duration,
+        metrics: &Arc<EtcdMetrics>,
     ) -> Result<Storage, ConfigError> {
         let StorageConfig { data, quota, initialization_timeout, counts_objects, measures_database } = self;
         let failures = Arc::default();
         let mut probe_timeouts = ProbeTimeouts::default();
         let options = StoreOptions { quota, shard_end: keys::prefix_end, ..StoreOptions::default() };
-        if let Data::Etcd(config) = &data {
+        if let StorageBackend::Etcd(config) = &data {
             probe_timeouts = config.probe_timeouts;
         }
         let opening = async {
             match data {
-                Data::Memory => Store::open(Memory::new(), options).await.map_err(ConfigError::other),
-                Data::Etcd(config) => open_etcd(&config, primary_family, &failures, options).await,
-                Data::Directory(directory) => {
+                StorageBackend::Memory => {
+                    Store::open(Memory::new(), options).await.map_err(ConfigError::other)
+                }
+                StorageBackend::Etcd(config) => {
+                    open_etcd(&config, primary_family, &failures, metrics, options).await
+                }
+                StorageBackend::Directory(directory) => {
                     let backend = Embedded::at(directory).migrating(keys::migrate);
                     Store::open(backend, options).await.map_err(ConfigError::other)
                 }
-                Data::Backend(backend) => Store::open_dyn(backend, options).await.map_err(ConfigError::other),
-                Data::Backends(backend, others) => {
+                StorageBackend::Backend(backend) => {
+                    Store::open_dyn(backend, options).await.map_err(ConfigError::other)
+                }
+                StorageBackend::Backends(backend, others) => {
                     let main = Store::open_dyn(backend, options.clone()).await.map_err(ConfigError::other)?;
                     let mut overrides = Vec::new();
                     for (prefixes, backend) in others {
@@ -105,13 +113,14 @@ async fn open_etcd(
     config: &EtcdStorage,
     primary_family: Family,
     failures: &Arc<DecodeFailures>,
+    metrics: &Arc<EtcdMetrics>,
     options: StoreOptions,
 ) -> Result<Store, ConfigError> {
     // etcd has a quota of its own.
     let options = StoreOptions { quota: None, ..options };
-    let overrides = etcd_overrides::clusters(config)?;
+    let overrides = etcd_overrides::clusters(config);
     let moved: Vec<String> = overrides.iter().flat_map(|cluster| cluster.prefixes.clone()).collect();
-    let mut backend = etcd_backend(config, &config.servers, primary_family, failures)?;
+    let mut backend = etcd_backend(config, &config.servers, primary_family, failures, metrics)?;
     if !moved.is_empty() {
         backend = backend.limited_to(KeyFilter(Arc::new(move |key: &str| !is_below(&moved, key))));
     }
@@ -119,7 +128,7 @@ async fn open_etcd(
     let mut others = Vec::new();
     for EtcdCluster { servers, prefixes } in overrides {
         let owned = prefixes.clone();
-        let backend = etcd_backend(config, &servers, primary_family, failures)?;
+        let backend = etcd_backend(config, &servers, primary_family, failures, metrics)?;
         let backend = backend.limited_to(KeyFilter(Arc::new(move |key: &str| is_below(&owned, key))));
         let opened = Store::open(backend, options.clone()).await;
         let store = opened.map_err(|error| {
@@ -139,6 +148,7 @@ fn etcd_backend(
     servers: &[String],
     primary_family: Family,
     failures: &Arc<DecodeFailures>,
+    metrics: &Arc<EtcdMetrics>,
 ) -> Result<EtcdBackend, ConfigError> {
     Ok(EtcdBackend::new(EtcdConfig {
         channel: config.channel_to(servers)?,
@@ -152,5 +162,6 @@ fn etcd_backend(
         compaction_interval: config.compaction_interval,
         lease_reuse: config.lease_reuse,
         call_timeout: ETCD_CALL_TIMEOUT,
+        observer: Arc::clone(metrics) as Arc<dyn EtcdObserver>,
     }))
 }
