@@ -40,13 +40,15 @@ pub struct EtcdProcess {
     /// The base URL, `http://127.0.0.1:PORT`.
     pub url: String,
     address: String,
-    _data: TempDir,
+    program: String,
+    /// The arguments besides the data directory.
+    arguments: Vec<String>,
+    data: TempDir,
 }
 
 impl Drop for EtcdProcess {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }
 
@@ -101,27 +103,88 @@ impl EtcdProcess {
             ports.iter().map(|((client, _), _)| format!("127.0.0.1:{client}")).collect();
         drop(ports);
         let spawn = |((name, peer), address): (&(String, String), String)| {
-            let data = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
             let url = format!("http://{address}");
-            let mut command = Command::new(program);
+            let mut arguments = vec![
+                "--log-level=error".to_owned(),
+                format!("--name={name}"),
+                format!("--listen-client-urls={url}"),
+                format!("--advertise-client-urls={url}"),
+                format!("--listen-peer-urls={peer}"),
+                format!("--initial-advertise-peer-urls={peer}"),
+                format!("--initial-cluster={cluster}"),
+            ];
             if durability == Durability::NotSynced {
-                command.arg("--unsafe-no-fsync");
+                arguments.push("--unsafe-no-fsync".to_owned());
             }
-            let child = command
-                .arg("--data-dir")
-                .arg(data.path())
-                .args(["--name", name, "--log-level=error"])
-                .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
-                .args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer])
-                .args(["--initial-cluster", &cluster])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .map_err(|e| Problem::at(&format!("cannot start `{program}` (set PORTCULLIS_ETCD)"), e))?;
-            Ok(EtcdProcess { child, url, address, _data: data })
+            let data = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
+            let child = spawn_on(program, &arguments, &data)?;
+            Ok(EtcdProcess { child, url, address, program: program.to_owned(), arguments, data })
         };
         names.iter().zip(addresses).map(spawn).collect()
+    }
+
+    /// Ends the process, and starts one with the same addresses that has this data instead.
+    pub async fn replace_data(mut self, data: TempDir) -> Result<EtcdProcess> {
+        self.end();
+        self.child = spawn_on(&self.program, &self.arguments, &data)?;
+        self.data = data;
+        self.answering().await?.ok_or_else(|| Problem::new("etcd ends at its start"))
+    }
+
+    /// Ends the process, copies its data and starts it again. Returns the copy.
+    pub async fn back_up(mut self) -> Result<(EtcdProcess, TempDir)> {
+        self.end();
+        let folder = || TempDir::new().map_err(|e| Problem::at("a folder", e));
+        let (original, copy) = (folder()?, folder()?);
+        for target in [&original, &copy] {
+            let from = self.data.path().join(".");
+            let copied = Command::new("cp").arg("-r").arg(from).arg(target.path()).status();
+            if !copied.map_err(|e| Problem::at("cannot run cp", e))?.success() {
+                return Err(Problem::new("cannot copy the data of etcd"));
+            }
+        }
+        Ok((self.replace_data(original).await?, copy))
+    }
+
+    /// Stops the process without ending it: its connections stay open, and it does not answer.
+    pub fn pause(&self) -> Result<()> {
+        self.signal("STOP")?;
+        // Its threads stop one after the other.
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let is_stopped = || -> Result<bool> {
+            let tasks = std::fs::read_dir(&tasks).map_err(|e| Problem::at(&tasks, e))?;
+            let mut paths = tasks.flatten().map(|task| task.path().join("status"));
+            Ok(paths.all(|status| {
+                std::fs::read_to_string(status).is_ok_and(|status| status.contains("State:\tT"))
+            }))
+        };
+        let begin = Instant::now();
+        while !is_stopped()? {
+            if begin.elapsed() > Duration::from_secs(10) {
+                return Err(Problem::new("etcd does not stop"));
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Continues a paused process.
+    pub fn resume(&self) -> Result<()> {
+        self.signal("CONT")
+    }
+
+    fn signal(&self, name: &str) -> Result<()> {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status();
+        if !sent.map_err(|e| Problem::at("cannot run kill", e))?.success() {
+            return Err(Problem::new("cannot send a signal to etcd"));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// Waits until this process answers; `None` if it has ended.
@@ -195,6 +258,18 @@ impl EtcdProcess {
         };
         found.iter().map(entry).collect()
     }
+}
+
+fn spawn_on(program: &str, arguments: &[String], data: &TempDir) -> Result<Child> {
+    Command::new(program)
+        .arg("--data-dir")
+        .arg(data.path())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| Problem::at(&format!("cannot start `{program}` (set PORTCULLIS_ETCD)"), e))
 }
 
 /// The request for all keys that begin with a prefix, which must not end with the byte 255.

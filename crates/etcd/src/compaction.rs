@@ -31,7 +31,7 @@ pub(crate) async fn run(client: EtcdClient, interval: Duration) {
             Ok(Some(revision)) => tracing::debug!(revision, "compacted etcd"),
             Ok(None) => {}
             Err(status) => {
-                tracing::warn!(error = %status, "etcd could not be compacted; retrying after the interval");
+                tracing::warn!(error = %status, "cannot compact etcd; retrying after the interval");
             }
         }
     }

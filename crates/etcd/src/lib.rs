@@ -8,6 +8,31 @@
 //!
 //! Consistent reads work as in kube-apiserver: the current revision is read from etcd with a quorum, then the watch is asked for its
 //! progress until it has reached that revision.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use etcd::{EtcdBackend, EtcdConfig, ValueCodec};
+//! use grpc::{ChannelConfig, GrpcEndpoint};
+//! use storage::{Store, StoreOptions};
+//!
+//! # async fn example(codec: Arc<dyn ValueCodec>) -> Result<(), Box<dyn std::error::Error>> {
+//! let backend = EtcdBackend::new(EtcdConfig {
+//!     channel: ChannelConfig::new(vec![GrpcEndpoint::parse("http://127.0.0.1:2379", None)?]),
+//!     prefix: "/registry".to_owned(),
+//!     store_root: "/registry".to_owned(),
+//!     codec,
+//!     compaction_interval: Duration::from_mins(5),
+//!     call_timeout: Duration::from_secs(10),
+//!     lease_reuse: Duration::from_mins(1),
+//!     observer: Arc::new(()),
+//! });
+//! let store = Store::open(backend, StoreOptions::default()).await?;
+//! println!("etcd is at revision {}", store.fresh().await?);
+//! # Ok(())
+//! # }
+//! ```
 
 mod backend;
 pub mod client;
@@ -19,6 +44,7 @@ mod lineage;
 mod load;
 pub mod messages;
 mod migration;
+mod observer;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod start;
@@ -29,3 +55,4 @@ pub use backend::{EtcdBackend, EtcdConfig, ValueCodec};
 pub use client::EtcdClient;
 pub use key_space::KeyFilter;
 pub use migration::{EtcdKeys, EtcdReader, EtcdValue, MigrationError, PutOutcome};
+pub use observer::EtcdObserver;

@@ -53,10 +53,9 @@ impl From<GrpcStatus> for MigrationError {
     }
 }
 
-/// A key with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdValue {
-    /// The key in the store.
+    /// The key in the store, without the prefix that it has in etcd.
     pub key: Arc<str>,
     pub created: u64,
     pub revision: u64,
@@ -69,11 +68,10 @@ pub struct EtcdValue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutOutcome {
     Stored,
-    /// It has another value.
+    /// The key exists with another value, which stays.
     Occupied,
 }
 
-/// The keys of a store in etcd.
 #[derive(Clone, Debug)]
 pub struct EtcdKeys {
     client: EtcdClient,
@@ -98,7 +96,6 @@ impl EtcdKeys {
         self.keys.directory()
     }
 
-    /// The key of the marker.
     pub fn marker_key(&self) -> String {
         String::from_utf8_lossy(&self.keys.migration_marker()).into_owned()
     }

@@ -21,7 +21,6 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Interval of log messages while the start waits.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Why an attempt failed.
 enum FailedAttempt {
     /// Trying again does not help.
     Final(OpenError),

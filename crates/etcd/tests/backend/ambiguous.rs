@@ -6,9 +6,9 @@ use etcd::EtcdConfig;
 use etcd::messages::TxnRequest;
 use storage::{CommitError, Expect, Store};
 
-use crate::etcd_process::{EtcdProcess, config};
 use crate::faulty_endpoint::{EndpointFault, FaultyEndpoint, TXN};
 use crate::proxy::Proxy;
+use crate::record_backend::{backend_of, config, start_etcd};
 use crate::{channel, open, put, update, value};
 
 /// A time limit of calls that a test can wait for.
@@ -38,11 +38,11 @@ async fn create(store: &Store, name: &str) -> Outcome {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_without_an_answer_is_sent_once_and_its_outcome_is_unknown() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
+    let Some(etcd) = start_etcd().await else { return };
     let faulty = FaultyEndpoint::to(&etcd.url).await;
     let working = FaultyEndpoint::to(&etcd.url).await;
     let store = open_through(&[&faulty.url, &working.url]).await;
-    let near = open(etcd.backend()).await;
+    let near = open(backend_of(&etcd)).await;
     let timed_out = "etcdserver: request timed out";
     let changed = "etcdserver: leader changed";
     let full = "etcdserver: mvcc: database space exceeded";
@@ -82,7 +82,7 @@ async fn a_write_without_an_answer_is_sent_once_and_its_outcome_is_unknown() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_was_not_sent_is_made_at_another_endpoint_or_reported_as_not_stored() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
+    let Some(etcd) = start_etcd().await else { return };
     let (first, second) = (Proxy::to(&etcd.url).await, Proxy::to(&etcd.url).await);
     let store = open_through(&[&first.url, &second.url]).await;
     update(&store, "a", "1").await;
@@ -107,20 +107,20 @@ async fn a_write_that_was_not_sent_is_made_at_another_endpoint_or_reported_as_no
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_member_makes_writes_time_out_and_the_probe_fail_until_it_continues() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
+    let Some(etcd) = start_etcd().await else { return };
     let store = open_through(&[&etcd.url]).await;
     update(&store, "a", "1").await;
     store.probe().unwrap().await.unwrap();
-    etcd.pause();
+    etcd.pause().unwrap();
     let (outcome, probed) = tokio::join!(create(&store, "b"), store.probe().unwrap());
-    etcd.resume();
+    etcd.resume().unwrap();
     assert_eq!(outcome, Outcome::TimedOut);
     assert!(probed.is_err());
     let recovered = async { while store.probe().unwrap().await.is_err() || store.fresh().await.is_err() {} };
     tokio::time::timeout(Duration::from_secs(30), recovered).await.unwrap();
     store.health().unwrap();
     // It may have been stored after all; either way memory agrees with etcd.
-    let again = open(etcd.backend()).await;
+    let again = open(backend_of(&etcd)).await;
     assert_eq!(value(&store, "b"), value(&again, "b"));
     update(&store, "b", "2").await;
 }

@@ -7,8 +7,8 @@ use etcd::messages::{LeaseGrantRequest, RangeRequest};
 use storage::{Expect, ListAt, ListRequest, Store, Write};
 use tokio::time::Instant;
 
-use crate::etcd_process::{EtcdProcess, config};
 use crate::faulty_endpoint::{EndpointFault, FaultyEndpoint, LEASE_GRANT, RANGE};
+use crate::record_backend::{backend_of, config, start_etcd};
 use crate::{ALL, channel, key, open, put, through, update};
 
 async fn open_with(urls: &[&str], call_timeout: Duration) -> Store {
@@ -17,7 +17,7 @@ async fn open_with(urls: &[&str], call_timeout: Duration) -> Store {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consistent_read_waits_only_shortly_for_an_endpoint_that_does_not_answer() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
+    let Some(etcd) = start_etcd().await else { return };
     let (silent, working) = (FaultyEndpoint::to(&etcd.url).await, FaultyEndpoint::to(&etcd.url).await);
     let store = open_with(&[&silent.url, &working.url], Duration::from_secs(34)).await;
     let revision = update(&store, "a", "1").await;
@@ -33,7 +33,7 @@ async fn a_consistent_read_waits_only_shortly_for_an_endpoint_that_does_not_answ
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consistent_read_waits_for_a_cluster_that_answers_late() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
+    let Some(etcd) = start_etcd().await else { return };
     let (one, two) = (FaultyEndpoint::to(&etcd.url).await, FaultyEndpoint::to(&etcd.url).await);
     let store = open_with(&[&one.url, &two.url], Duration::from_secs(20)).await;
     let revision = update(&store, "a", "1").await;
@@ -58,7 +58,7 @@ async fn a_consistent_read_waits_for_a_cluster_that_answers_late() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_that_need_a_lease_share_one_grant_and_its_failure() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
+    let Some(etcd) = start_etcd().await else { return };
     let endpoint = FaultyEndpoint::to(&etcd.url).await;
     let store = open_with(&[&endpoint.url], Duration::from_secs(2)).await;
     endpoint.fail(LEASE_GRANT, EndpointFault::NoAnswer);
@@ -87,8 +87,8 @@ async fn writes_that_need_a_lease_share_one_grant_and_its_failure() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_at_an_old_revision_is_read_from_etcd_in_pages() {
     const KEYS: usize = 1_800;
-    let Some(etcd) = EtcdProcess::start().await else { return };
-    let store = open(etcd.backend()).await;
+    let Some(etcd) = start_etcd().await else { return };
+    let store = open(backend_of(&etcd)).await;
     for chunk in (0..KEYS).collect::<Vec<_>>().chunks(100) {
         let create = |number: &usize| {
             let (store, write) = (store.clone(), put(&format!("{number:05}"), Expect::Absent, "1"));

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use conformance::EtcdProcess;
 use etcd::{EtcdBackend, EtcdConfig, ValueCodec};
 use storage::{ConsistencyCheck, Inconsistency, ReadError, Record, Store, WatchError, WatchFrom};
 
-use crate::etcd_process::{EtcdProcess, config};
 use crate::faulty_endpoint::{EndpointFault, FaultyEndpoint, WATCH};
+use crate::record_backend::{backend_of, config, start_etcd};
 use crate::{ALL, channel, client, key, open, through, update, value};
 
 /// Loses the next event with a record: the store does not get it.
@@ -45,8 +46,8 @@ async fn check(store: &Store) -> ConsistencyCheck {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_event_is_found_and_a_reload_recovers_it() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
-    let near = open(etcd.backend()).await;
+    let Some(etcd) = start_etcd().await else { return };
+    let near = open(backend_of(&etcd)).await;
     let (far, loses) = losing(&etcd).await;
     let first = update(&near, "a", "1").await;
     update(&near, "b", "1").await;
@@ -75,8 +76,8 @@ async fn a_lost_event_is_found_and_a_reload_recovers_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_behind_is_consistent_until_its_revision_is_compacted() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
-    let near = open(etcd.backend()).await;
+    let Some(etcd) = start_etcd().await else { return };
+    let near = open(backend_of(&etcd)).await;
     let first = update(&near, "a", "1").await;
     let endpoint = FaultyEndpoint::to(&etcd.url).await;
     endpoint.fail(WATCH, EndpointFault::Status(14, "no watch"));

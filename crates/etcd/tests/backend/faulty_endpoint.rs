@@ -108,7 +108,6 @@ fn decode<M: Message + Default>(body: &Bytes) -> M {
     M::decode(body.slice(5..)).unwrap()
 }
 
-/// A message in a frame.
 pub(crate) fn framed(message: &impl Message) -> Bytes {
     let bytes = message.encode_to_vec();
     let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use conformance::EtcdProcess;
 use etcd::KeyFilter;
 use etcd::messages::{PutRequest, Request, TxnRequest};
 use storage::{Change, Expect, ListAt, ListRequest, ReadError, Store, WatchFrom, Write};
 
-use crate::etcd_process::EtcdProcess;
+use crate::record_backend::{backend_of, start_etcd};
 use crate::{client, open, put};
 
 const THINGS: &str = "/registry/things/";
@@ -20,8 +21,8 @@ fn event(name: &str, expect: Expect, value: &str) -> Write {
 async fn open_both(main: &EtcdProcess, other: &EtcdProcess) -> Store {
     let is_event = |key: &str| key.starts_with(EVENTS);
     let rest = KeyFilter(Arc::new(move |key: &str| !is_event(key)));
-    let main = open(main.backend().limited_to(rest)).await;
-    let other = open(other.backend().limited_to(KeyFilter(Arc::new(is_event)))).await;
+    let main = open(backend_of(main).limited_to(rest)).await;
+    let other = open(backend_of(other).limited_to(KeyFilter(Arc::new(is_event)))).await;
     main.with_overrides(vec![(vec![EVENTS.to_owned()], other)])
 }
 
@@ -32,7 +33,7 @@ fn names(store: &Store, scope: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_an_override_are_stored_read_and_watched_in_the_other_cluster() {
-    let (Some(main), Some(other)) = (EtcdProcess::start().await, EtcdProcess::start().await) else { return };
+    let (Some(main), Some(other)) = (start_etcd().await, start_etcd().await) else { return };
     // A leftover from the time before the override, and a foreign key in the other cluster.
     for (etcd, key) in [(&main, "/registry/events/old"), (&other, "/registry/things/foreign")] {
         let put = PutRequest { key: key.into(), value: vec![0; 8].into(), lease: 0 };
@@ -81,22 +82,22 @@ async fn keys_of_an_override_are_stored_read_and_watched_in_the_other_cluster() 
     two.fresh().await.unwrap();
     assert_eq!(two.count(EVENTS), 0);
     // Nothing of it is in the first cluster, whose leftover is untouched.
-    let again = open(main.backend()).await;
+    let again = open(backend_of(&main)).await;
     assert_eq!(names(&again, EVENTS), ["events/old"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_is_away_stops_only_its_own_keys() {
-    let (Some(main), Some(other)) = (EtcdProcess::start().await, EtcdProcess::start().await) else { return };
+    let (Some(main), Some(other)) = (start_etcd().await, start_etcd().await) else { return };
     let store = open_both(&main, &other).await;
     store.commit(event("e", Expect::Absent, "1")).await.unwrap();
-    other.pause();
+    other.pause().unwrap();
     store.commit(put("a", Expect::Absent, "1")).await.unwrap();
     assert!(store.probe().unwrap().await.is_ok());
     let away = tokio::time::timeout(Duration::from_secs(1), store.of(EVENTS).probe().unwrap()).await;
     assert!(!matches!(away, Ok(Ok(()))), "{away:?}");
     assert_eq!(store.count(EVENTS), 1, "memory still has its objects");
-    other.resume();
+    other.resume().unwrap();
     store.fresh().await.unwrap();
     store.commit(event("f", Expect::Absent, "1")).await.unwrap();
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use storage::{ListAt, ListRequest, ReadError, Store, WatchError, WatchFrom};
 use tokio::time::Instant;
 
-use crate::etcd_process::EtcdProcess;
 use crate::proxy::Proxy;
+use crate::record_backend::{backend_of, start_etcd};
 use crate::{ALL, channel, open, through, update, value};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,12 +34,12 @@ async fn follows(far: &Store, near: &Store) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_loads_everything_again_after_etcd_is_restored_from_a_backup() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
-    let near = open(etcd.backend()).await;
+    let Some(etcd) = start_etcd().await else { return };
+    let near = open(backend_of(&etcd)).await;
     let backed_up = update(&near, "stays", "1").await;
     near.close().await;
-    let (etcd, backup) = etcd.back_up().await;
-    let near = open(etcd.backend()).await;
+    let (etcd, backup) = etcd.back_up().await.unwrap();
+    let near = open(backend_of(&etcd)).await;
     let far = open(through(channel(&[&etcd.url]))).await;
     for number in 0..5 {
         update(&near, "lost", &number.to_string()).await;
@@ -48,7 +48,7 @@ async fn a_server_loads_everything_again_after_etcd_is_restored_from_a_backup() 
     far.fresh().await.unwrap();
     let mut watch = far.watch(ALL, WatchFrom::Now).unwrap();
     near.close().await;
-    let etcd = etcd.replace_data(backup).await;
+    let etcd = etcd.replace_data(backup).await.unwrap();
     let ended = tokio::time::timeout(PATIENCE, watch.next()).await.unwrap();
     assert_eq!(ended.unwrap_err(), WatchError::Lagged);
     recovered(&far, backed_up).await;
@@ -59,13 +59,13 @@ async fn a_server_loads_everything_again_after_etcd_is_restored_from_a_backup() 
     assert!(matches!(far.watch(ALL, WatchFrom::Revision(last)), Err(WatchError::Future { .. })));
     let older = far.watch(ALL, WatchFrom::Revision(backed_up - 1));
     assert!(matches!(older, Err(WatchError::Compacted { .. })), "{older:?}");
-    follows(&far, &open(etcd.backend()).await).await;
+    follows(&far, &open(backend_of(&etcd)).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_loads_everything_again_if_its_endpoint_leads_to_another_cluster() {
-    let (Some(one), Some(two)) = (EtcdProcess::start().await, EtcdProcess::start().await) else { return };
-    let (first, second) = (open(one.backend()).await, open(two.backend()).await);
+    let (Some(one), Some(two)) = (start_etcd().await, start_etcd().await) else { return };
+    let (first, second) = (open(backend_of(&one)).await, open(backend_of(&two)).await);
     update(&first, "a", "first").await;
     // The other cluster has more revisions, so that those do not show that it is another.
     for number in 0..10 {
@@ -87,8 +87,8 @@ async fn a_server_loads_everything_again_if_its_endpoint_leads_to_another_cluste
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consistent_read_never_shows_objects_of_the_former_cluster_as_current() {
-    let (Some(one), Some(two)) = (EtcdProcess::start().await, EtcdProcess::start().await) else { return };
-    let near = open(one.backend()).await;
+    let (Some(one), Some(two)) = (start_etcd().await, start_etcd().await) else { return };
+    let near = open(backend_of(&one)).await;
     let proxy = Proxy::to(&one.url).await;
     let far = open(through(channel(&[&proxy.url]))).await;
     let revision = update(&near, "a", "1").await;

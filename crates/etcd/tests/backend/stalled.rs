@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::etcd_process::EtcdProcess;
 use crate::faulty_endpoint::FaultyEndpoint;
+use crate::record_backend::{backend_of, start_etcd};
 use crate::{channel, open, through, update, value};
 
 /// Longest time for a server to notice and to recover.
@@ -21,8 +21,8 @@ async fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_that_stalls_moves_to_a_member_that_delivers_events() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
-    let near = open(etcd.backend()).await;
+    let Some(etcd) = start_etcd().await else { return };
+    let near = open(backend_of(&etcd)).await;
     let (stalled, working) = (FaultyEndpoint::to(&etcd.url).await, FaultyEndpoint::to(&etcd.url).await);
     let far = open(through(channel(&[&stalled.url, &working.url]))).await;
     update(&near, "a", "1").await;
@@ -40,8 +40,8 @@ async fn a_watch_that_stalls_moves_to_a_member_that_delivers_events() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_whose_only_watch_stalls_is_unhealthy_until_it_has_caught_up() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
-    let near = open(etcd.backend()).await;
+    let Some(etcd) = start_etcd().await else { return };
+    let near = open(backend_of(&etcd)).await;
     let endpoint = FaultyEndpoint::to(&etcd.url).await;
     let far = open(through(channel(&[&endpoint.url]))).await;
     update(&near, "a", "1").await;
@@ -60,7 +60,7 @@ async fn a_store_whose_only_watch_stalls_is_unhealthy_until_it_has_caught_up() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_without_events_does_not_count_as_stalled() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
+    let Some(etcd) = start_etcd().await else { return };
     let endpoint = FaultyEndpoint::to(&etcd.url).await;
     let far = open(through(channel(&[&endpoint.url]))).await;
     far.fresh().await.unwrap();

@@ -6,9 +6,9 @@ use etcd::messages::StatusResponse;
 use storage::{Store, StoreOptions};
 use tokio::time::Instant;
 
-use crate::etcd_process::{EtcdProcess, config};
 use crate::faulty_endpoint::{EndpointFault, FaultyEndpoint, RANGE, STATUS, framed};
 use crate::proxy::Proxy;
+use crate::record_backend::{backend_of, config, start_etcd};
 use crate::{channel, open, through, update, value};
 
 async fn start_error(urls: &[&str]) -> String {
@@ -31,7 +31,7 @@ async fn a_start_without_a_reachable_etcd_fails_after_20_seconds_with_its_addres
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_is_too_old_is_refused_at_once_even_if_others_are_not() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
+    let Some(etcd) = start_etcd().await else { return };
     let (old, new) = (FaultyEndpoint::to(&etcd.url).await, FaultyEndpoint::to(&etcd.url).await);
     old.fail(STATUS, version("3.5.12"));
     let begin = Instant::now();
@@ -45,8 +45,8 @@ async fn a_member_that_is_too_old_is_refused_at_once_even_if_others_are_not() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_answers_only_after_the_start_is_not_watched_if_it_is_too_old() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
-    let near = open(etcd.backend()).await;
+    let Some(etcd) = start_etcd().await else { return };
+    let near = open(backend_of(&etcd)).await;
     let first = Proxy::to(&etcd.url).await;
     let late = FaultyEndpoint::to(&etcd.url).await;
     late.fail(STATUS, EndpointFault::Status(14, "not started"));
@@ -80,8 +80,8 @@ async fn a_member_that_answers_only_after_the_start_is_not_watched_if_it_is_too_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_waits_for_a_cluster_that_is_away_or_has_no_leader() {
-    let Some(etcd) = EtcdProcess::start().await else { return };
-    update(&open(etcd.backend()).await, "a", "1").await;
+    let Some(etcd) = start_etcd().await else { return };
+    update(&open(backend_of(&etcd)).await, "a", "1").await;
     let away = Proxy::to(&etcd.url).await;
     away.cut();
     let leaderless = FaultyEndpoint::to(&etcd.url).await;
