@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use catalog::keys;
 use kinds::table::{self, KindStorage, Resource};
 
-use crate::config::{ConfigError, EtcdOverride, EtcdStorage};
+use crate::config::{EtcdOverride, EtcdStorage};
 
 /// A cluster that holds some resources.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,16 +16,21 @@ pub(crate) struct EtcdCluster {
     pub(crate) prefixes: Vec<String>,
 }
 
-/// kube-apiserver stores these itself, not as objects of the API, and lets overrides move them.
-const INTERNAL: [&str; 3] = ["apiServerIPInfo", "serviceipallocations", "servicenodeportallocations"];
+/// Keys that are not objects of the API, with the name in the core group that moves them. kube-apiserver keeps the allocated node ports
+/// beside the Services; overrides of `servicenodeportallocations` and `serviceipallocations` have no effect there.
+const INTERNAL: [(&str, &str); 3] = [
+    ("apiServerIPInfo", keys::MASTER_LEASES),
+    ("apiServerPeerIPInfo", keys::PEER_LEASES),
+    ("services", keys::RANGES),
+];
 
 /// These API groups are served by parts of kube-apiserver that ignore overrides.
 const EXTENSION_GROUPS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
 
 /// The clusters besides the main one, in the order in which the flag names them. Overrides that have no effect in kube-apiserver, such
 /// as those of custom resources, have none here: a warning says so.
-pub(crate) fn clusters(config: &EtcdStorage) -> Result<Vec<EtcdCluster>, ConfigError> {
-    let servers = servers_by_prefix(&config.overrides)?;
+pub(crate) fn clusters(config: &EtcdStorage) -> Vec<EtcdCluster> {
+    let servers = servers_by_prefix(&config.overrides);
     let mut clusters: Vec<EtcdCluster> = Vec::new();
     let mut sets: Vec<Vec<&String>> = vec![set(&config.servers)];
     for given in &config.overrides {
@@ -42,7 +47,7 @@ pub(crate) fn clusters(config: &EtcdStorage) -> Result<Vec<EtcdCluster>, ConfigE
             cluster.prefixes.push(prefix);
         }
     }
-    Ok(clusters)
+    clusters
 }
 
 fn set(servers: &[String]) -> Vec<&String> {
@@ -54,19 +59,17 @@ fn set(servers: &[String]) -> Vec<&String> {
 
 /// The servers of each key prefix that is overridden. The last override of a resource counts, and one of a resource counts more than
 /// one of its group.
-fn servers_by_prefix(overrides: &[EtcdOverride]) -> Result<BTreeMap<String, &[String]>, ConfigError> {
+fn servers_by_prefix(overrides: &[EtcdOverride]) -> BTreeMap<String, &[String]> {
     let mut servers: BTreeMap<String, &[String]> = BTreeMap::new();
     for of_groups in [true, false] {
         for given in overrides.iter().filter(|given| (given.resource == "*") == of_groups) {
             let EtcdOverride { group, resource, .. } = given;
-            if group.is_empty() && INTERNAL.contains(&resource.as_str()) {
-                let why = format!(
-                    "/{resource} is data of the servers themselves and stays in --etcd-servers; remove it"
-                );
-                return Err(ConfigError::flag("etcd-servers-overrides", why));
-            }
             let rows = table::all().filter(|row| is_meant(row, given));
-            let prefixes: Vec<String> = rows.filter_map(keys::prefix).collect();
+            let internal = INTERNAL.iter().filter(|(name, _)| group.is_empty() && covers(given, name));
+            let prefixes: Vec<String> = rows
+                .filter_map(keys::prefix)
+                .chain(internal.map(|(_, prefix)| (*prefix).to_owned()))
+                .collect();
             if prefixes.is_empty() {
                 tracing::warn!(
                     flag = "--etcd-servers-overrides",
@@ -78,14 +81,18 @@ fn servers_by_prefix(overrides: &[EtcdOverride]) -> Result<BTreeMap<String, &[St
             servers.extend(prefixes.into_iter().map(|prefix| (prefix, given.servers.as_slice())));
         }
     }
-    Ok(servers)
+    servers
 }
 
 fn is_meant(row: &Resource, given: &EtcdOverride) -> bool {
     matches!(row.storage, KindStorage::Own(_))
         && row.group == given.group
         && !EXTENSION_GROUPS.contains(&row.group)
-        && (given.resource == "*" || row.plural == given.resource)
+        && covers(given, row.plural)
+}
+
+fn covers(given: &EtcdOverride, name: &str) -> bool {
+    given.resource == "*" || given.resource == name
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Two servers on one store whose events are in another cluster, as with `--etcd-servers-overrides`.
+//! Two servers on one store whose events, or Services, are in another cluster, as with `--etcd-servers-overrides`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -9,8 +9,8 @@ use api::meta;
 use authn::InternalIdentity;
 use http::Method;
 use requests::request_info::Query;
-use server::client::Client;
-use server::{Data, Ephemeral};
+use server::client::LoopbackClient;
+use server::{Ephemeral, StorageBackend};
 use storage::shared_memory::{SharedMemory, StoreStream};
 use value::{Value, json};
 
@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
 fn parse(text: &str) -> Value {
@@ -27,22 +28,33 @@ fn parse(text: &str) -> Value {
 
 struct Servers {
     other: SharedMemory,
-    one: Client,
-    two: Client,
+    one: LoopbackClient,
+    two: LoopbackClient,
     /// The changes of the other cluster that the second server receives.
     stream: StoreStream,
     running: [Ephemeral; 2],
 }
 
-async fn start_server(main: &SharedMemory, other: &SharedMemory) -> (Ephemeral, Client, StoreStream) {
+/// The key prefixes that an override of `/events` moves.
+const MOVED_EVENTS: &[&str] = &["/registry/events/"];
+/// The key prefixes that an override of `/services` moves.
+const MOVED_SERVICES: &[&str] = &["/registry/ranges/", "/registry/services/specs/"];
+
+async fn start_server(
+    main: &SharedMemory,
+    other: &SharedMemory,
+    moved: &[&str],
+) -> (Ephemeral, LoopbackClient, StoreStream) {
     let backend = other.backend();
     let stream = backend.stream();
-    let overrides: Vec<(Vec<String>, Arc<dyn storage::Backend>)> =
-        vec![(vec!["/registry/events/".to_owned()], Arc::new(backend))];
+    let moved = moved.iter().map(|prefix| (*prefix).to_owned()).collect();
+    let overrides: Vec<(Vec<String>, Arc<dyn storage::Backend>)> = vec![(moved, Arc::new(backend))];
     let main = Arc::new(main.backend());
     let started =
-        Ephemeral::start_with(|config| config.storage.data = Data::Backends(main, overrides)).await.unwrap();
-    let client = Client::new(Arc::clone(started.running.state()), InternalIdentity::ApiServer);
+        Ephemeral::start_with(|config| config.storage.data = StorageBackend::Backends(main, overrides))
+            .await
+            .unwrap();
+    let client = LoopbackClient::new(Arc::clone(started.running.state()), InternalIdentity::ApiServer);
     (started, client, stream)
 }
 
@@ -56,9 +68,13 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 impl Servers {
     async fn start() -> Servers {
+        Servers::start_with(MOVED_EVENTS).await
+    }
+
+    async fn start_with(moved: &[&str]) -> Servers {
         let (main, other) = (SharedMemory::new(), SharedMemory::new());
-        let (first, one, _) = start_server(&main, &other).await;
-        let (second, two, stream) = start_server(&main, &other).await;
+        let (first, one, _) = start_server(&main, &other, moved).await;
+        let (second, two, stream) = start_server(&main, &other, moved).await;
         eventually("the servers are ready", async || one.get(&format!("{NAMESPACES}/default")).await.is_ok())
             .await;
         Servers { other, one, two, stream, running: [first, second] }
@@ -175,4 +191,29 @@ async fn a_snapshot_of_several_clusters_is_refused() {
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), 400);
     assert!(refused.message().contains("--etcd-servers-overrides"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn services_and_the_allocated_node_ports_move_together() {
+    let servers = Servers::start_with(MOVED_SERVICES).await;
+    let service = |name: &str| {
+        parse(&format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"type":"NodePort","ports":[{{"port":80,"nodePort":31000}}]}}}}"#
+        ))
+    };
+    servers.stream.deliver_on_request();
+    let created = servers.one.create(SERVICES, &service("a")).await.unwrap();
+    let refused = servers.two.create(SERVICES, &service("b")).await.unwrap_err();
+    assert!(refused.message().contains("provided port is already allocated"), "{refused}");
+    let stores = servers.running.each_ref().map(|server| &server.running.state().storage.store);
+    for store in stores {
+        let moved = store.of("/registry/ranges/servicenodeports");
+        moved.fresh().await.unwrap();
+        assert!(moved.get("/registry/ranges/servicenodeports").is_some());
+        assert_eq!(moved.get("/registry/services/specs/default/a").unwrap().revision, revision(&created));
+        // The IPAddresses of the Services stay.
+        assert_eq!(moved.count("/registry/ipaddresses/"), 0);
+    }
+    servers.two.delete(&format!("{SERVICES}/a"), &parse("{}")).await.unwrap();
+    eventually("the port is free", async || servers.one.create(SERVICES, &service("b")).await.is_ok()).await;
 }

@@ -7,7 +7,7 @@ use super::{EtcdCluster, clusters};
 use crate::config::{EtcdOverride, EtcdStorage, ProbeTimeouts};
 
 /// The clusters of these overrides, each `GROUP/RESOURCE#URL;URL`, as `URL;URL: PREFIX PREFIX`.
-fn resolved(overrides: &[&str]) -> Result<Vec<String>, String> {
+fn resolved(overrides: &[&str]) -> Vec<String> {
     let parse = |text: &&str| {
         let (resource, servers) = text.split_once('#').unwrap();
         let (group, resource) = resource.split_once('/').unwrap();
@@ -29,18 +29,17 @@ fn resolved(overrides: &[&str]) -> Result<Vec<String>, String> {
     };
     let show =
         |cluster: &EtcdCluster| format!("{}: {}", cluster.servers.join(";"), cluster.prefixes.join(" "));
-    clusters(&config).map(|clusters| clusters.iter().map(show).collect()).map_err(|error| error.to_string())
+    clusters(&config).iter().map(show).collect()
 }
 
 fn check(overrides: &[&str], expected: &[&str]) {
-    assert_eq!(resolved(overrides).unwrap(), expected, "{overrides:?}");
+    assert_eq!(resolved(overrides), expected, "{overrides:?}");
 }
 
 #[test]
 fn built_in_resources_move_to_their_cluster() {
     check(&["/events#a"], &["a: /registry/events/"]);
     check(&["/nodes#a;b", "apps/deployments#c"], &["a;b: /registry/minions/", "c: /registry/deployments/"]);
-    check(&["/services#a"], &["a: /registry/services/specs/"]);
 }
 
 #[test]
@@ -78,10 +77,22 @@ fn overrides_that_kube_apiserver_ignores_have_no_effect() {
 }
 
 #[test]
-fn data_of_the_servers_cannot_be_moved() {
-    let error = resolved(&["/servicenodeportallocations#a"]).unwrap_err();
+fn data_of_the_servers_moves_under_the_names_of_kube_apiserver() {
+    check(&["/apiServerIPInfo#a"], &["a: /registry/masterleases/"]);
+    check(&["/apiServerPeerIPInfo#a"], &["a: /registry/peerserverleases/"]);
+    // The allocated node ports are where the Services are.
+    check(&["/services#a"], &["a: /registry/ranges/ /registry/services/specs/"]);
+    for ignored in
+        ["/servicenodeportallocations#a", "/serviceipallocations#a", "apps/services#a", "/apiserveripinfo#a"]
+    {
+        check(&[ignored], &["a: "]);
+    }
+    let core = resolved(&["/*#a", "/apiServerIPInfo#b"]);
+    let [first, second] = core.as_slice() else { panic!("{core:?}") };
     assert!(
-        error.contains("--etcd-servers-overrides") && error.contains("/servicenodeportallocations"),
-        "{error}"
+        first.contains(" /registry/ranges/ ") && first.contains(" /registry/peerserverleases/ "),
+        "{first}"
     );
+    assert!(!first.contains("masterleases"), "{first}");
+    assert_eq!(second, "b: /registry/masterleases/");
 }
