@@ -1,8 +1,14 @@
 //! API Priority and Fairness: classification by stored objects, queues, and fairness between flows.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+mod borrowing;
 mod dangling;
+mod exempt;
+mod headers;
+mod maintained;
 mod metrics;
+mod waiting_bodies;
+mod width;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use conformance::Server;
+use conformance::{Client, Server};
+use http::Method;
 use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
-use super::{MAPS, SEATS, allow_maps, create, gate, level, level_for, queue, reaches, schema};
+use super::{MAPS, SEATS, allow_maps, create, gate, level, level_for, metric, queue, reaches, schema};
 
 /// One line per family: name, type, labels and bucket bounds, as kube-apiserver 1.37 shows them after the same requests.
 const FAMILIES: &str = include_str!("families.txt");
@@ -52,6 +55,40 @@ fn families(page: &str) -> Vec<String> {
     families.iter().map(line).collect()
 }
 
+/// Lists much data as the user `carol` while her level has one free seat, so that the list finds no accommodation.
+async fn a_wide_request_waits(client: &Client, permits: &Semaphore) {
+    const SEATS: usize = 15;
+    let of_carol = [("flow_schema", "wide")];
+    create(client, "prioritylevelconfigurations", &level("wide", 42, &queue(50))).await;
+    reaches(client, "nominal_limit_seats", &[("priority_level", "wide")], SEATS).await;
+    create(client, "flowschemas", &schema("wide", "wide", 50, &["carol"])).await;
+    permits.add_permits(3);
+    for name in ["a", "b", "c"] {
+        let map = json!({"metadata": {"name": name}, "data": {"k": "x".repeat(100_000)}});
+        assert_eq!(client.post(MAPS, &map).await.unwrap().code, 201);
+    }
+    let send = |method: Method, body: String| {
+        let client = client.as_token(client.token());
+        async move {
+            let headers = [("impersonate-user", "carol"), ("content-type", "application/json")];
+            client.send(method, MAPS, &headers, body.into()).await.unwrap().code
+        }
+    };
+    let mut creations = JoinSet::new();
+    for _ in 0..SEATS - 1 {
+        creations.spawn(send(Method::POST, json!({"metadata": {"generateName": "m-"}}).to_string()));
+    }
+    reaches(client, "current_executing_seats", &of_carol, SEATS - 1).await;
+    let list = tokio::spawn(send(Method::GET, String::new()));
+    reaches(client, "current_inqueue_requests", &of_carol, 1).await;
+    assert!(metric(client, "request_dispatch_no_accommodation_total", &of_carol).await > 0.5);
+    permits.add_permits(SEATS);
+    assert_eq!(list.await.unwrap(), 200);
+    while let Some(code) = creations.join_next().await {
+        assert_eq!(code.unwrap(), 201);
+    }
+}
+
 #[tokio::test]
 async fn metric_families_have_the_types_labels_and_buckets_of_kubernetes() {
     let server = Server::serve(&SEATS).await.unwrap();
@@ -74,6 +111,7 @@ async fn metric_families_have_the_types_labels_and_buckets_of_kubernetes() {
     assert_eq!(bob.get(MAPS).await.unwrap().code, 429);
     permits.add_permits(1);
     assert_eq!(waiting.await.unwrap().unwrap().code, 201);
+    a_wide_request_waits(&client, &permits).await;
     drop(webhook);
 
     let page = client.get("/metrics").await.unwrap().text();

@@ -6,9 +6,6 @@ use requests::request_info::{Query, RequestInfo};
 
 use crate::state::State;
 
-/// Number of objects sampled for the average object size.
-const SAMPLES: usize = 16;
-
 /// The estimated work, and for mutating requests the number of watches that receive the event.
 pub(super) fn work(
     state: &State,
@@ -58,15 +55,9 @@ fn stats(state: &State, info: &RequestInfo) -> Option<ObjectStats> {
     if kind.is_virtual() {
         return None;
     }
-    let entries = state.storage.store.snapshot(&kind.scope("")).entries;
-    let count = entries.len();
-    let (number, bytes) = entries.iter().take(SAMPLES).fold((0_u64, 0_u64), |(number, bytes), entry| {
-        (number + 1, bytes + u64::try_from(entry.body.len()).unwrap_or_default())
-    });
-    Some(ObjectStats {
-        count: u64::try_from(count).unwrap_or(u64::MAX),
-        average_bytes: bytes.checked_div(number).unwrap_or_default(),
-    })
+    let totals = state.storage.store.totals(&kind.scope(""));
+    let average_bytes = totals.body_bytes.checked_div(totals.count).unwrap_or_default();
+    Some(ObjectStats { count: totals.count, average_bytes })
 }
 
 fn scope(info: &RequestInfo) -> WatchIdentifier {
@@ -82,7 +73,7 @@ fn scope(info: &RequestInfo) -> WatchIdentifier {
 /// counted.
 pub(super) fn watched(info: &RequestInfo) -> Option<WatchIdentifier> {
     if info.resource == "pods"
-        && let Ok(fields) = api::selector::FieldSelector::parse(&info.field_selector)
+        && let Ok(fields) = info.field_selector.parsed()
         && fields.requirements().iter().any(|r| r.equals && r.field == "spec.nodeName" && !r.value.is_empty())
     {
         return None;
