@@ -11,17 +11,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use prometheus::{IntCounter, IntCounterVec};
-use runtime::{ConfigError, MetricRegistry};
+use runtime::{ConfigError, LogLimit, MetricRegistry};
 use tokio::sync::oneshot;
 use tracing::error;
+use value::TokenBucket;
 
 use super::event::Event;
-use super::file::{Output, Rotation};
-use super::policy::Stage;
+use super::file::{AuditFileOutput, Rotation};
+use super::policy::AuditStage;
 
 /// Values of the flag `--audit-log-mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum AuditLogMode {
     /// A request waits until its events are written.
     Blocking,
     /// Like `Blocking`, and a request fails if its first event cannot be written.
@@ -59,7 +60,7 @@ pub struct LogConfig {
     pub path: Option<PathBuf>,
     pub rotation: Rotation,
     pub format: AuditLogFormat,
-    pub mode: Mode,
+    pub mode: AuditLogMode,
     /// `--audit-log-truncate-max-event-size` in bytes; `None` disables truncation.
     pub max_event: Option<usize>,
 }
@@ -102,7 +103,7 @@ impl Counters {
 #[derive(Debug)]
 pub(super) struct AuditLog {
     queue: Arc<AuditQueue>,
-    mode: Mode,
+    mode: AuditLogMode,
     format: AuditLogFormat,
     max_event: Option<usize>,
     counters: Counters,
@@ -139,8 +140,8 @@ impl AuditLog {
     pub(super) fn open(config: LogConfig, counters: Counters) -> Result<Self, ConfigError> {
         let LogConfig { path, rotation, format, mode, max_event } = config;
         let output = match path {
-            None => Output::Stdout,
-            Some(path) => Output::file(&path, rotation)
+            None => AuditFileOutput::Stdout,
+            Some(path) => AuditFileOutput::file(&path, rotation)
                 .map_err(|e| ConfigError::flag("audit-log-path", format!("`{}`: {e}", path.display())))?,
         };
         let queue = Arc::new(AuditQueue::default());
@@ -154,23 +155,25 @@ impl AuditLog {
 
     /// Writes an event; `false` if the request must be rejected. Blocking modes wait until the line is
     /// written.
-    pub(super) async fn write(&self, event: &Event, stage: Stage, at: i64) -> bool {
+    pub(super) async fn write(&self, event: &Event, stage: AuditStage, at: i64) -> bool {
         let bytes = self.line(event, stage, at);
-        if let Mode::Batch(batch) = self.mode {
+        if let AuditLogMode::Batch(batch) = self.mode {
             self.enqueue(bytes, batch.buffer);
             return true;
         }
         let (written, confirmation) = oneshot::channel();
         self.push(AuditLine { bytes, written: Some(written) });
-        confirmation.await.unwrap_or(false) || self.mode != Mode::BlockingStrict
+        confirmation.await.unwrap_or(false) || self.mode != AuditLogMode::BlockingStrict
     }
 
     /// Queues an event without waiting, since its request has ended.
-    pub(super) fn write_later(&self, event: &Event, stage: Stage, at: i64) {
+    pub(super) fn write_later(&self, event: &Event, stage: AuditStage, at: i64) {
         let bytes = self.line(event, stage, at);
         match self.mode {
-            Mode::Batch(batch) => self.enqueue(bytes, batch.buffer),
-            Mode::Blocking | Mode::BlockingStrict => self.push(AuditLine { bytes, written: None }),
+            AuditLogMode::Batch(batch) => self.enqueue(bytes, batch.buffer),
+            AuditLogMode::Blocking | AuditLogMode::BlockingStrict => {
+                self.push(AuditLine { bytes, written: None });
+            }
         }
     }
 
@@ -185,7 +188,7 @@ impl AuditLog {
     }
 
     /// Encodes an event, shortened if it is too long.
-    fn line(&self, event: &Event, stage: Stage, at: i64) -> Vec<u8> {
+    fn line(&self, event: &Event, stage: AuditStage, at: i64) -> Vec<u8> {
         self.counters.events.inc();
         let encode = |event: &Event| match self.format {
             AuditLogFormat::Json => event.json(stage, at),
@@ -222,13 +225,18 @@ impl AuditLog {
 
     fn lost(&self, plugin: &str, why: &str) {
         self.counters.errors.with_label_values(&[plugin]).inc();
+        let Some(unlogged) = LOST_LOG.due() else { return };
         error!(
             plugin,
             error = why,
+            unlogged,
             "cannot record an audit event; it is lost. Check the audit log file and the --audit-log-batch flags"
         );
     }
 }
+
+/// Each request of any client may lose an event.
+static LOST_LOG: LogLimit = LogLimit::new();
 
 impl Drop for AuditLog {
     fn drop(&mut self) {
@@ -239,8 +247,8 @@ impl Drop for AuditLog {
 /// State of the writer thread.
 struct AuditWriter {
     queue: Arc<AuditQueue>,
-    output: Output,
-    mode: Mode,
+    output: AuditFileOutput,
+    mode: AuditLogMode,
     counters: Counters,
 }
 
@@ -249,8 +257,11 @@ const CHUNK: usize = 256;
 
 impl AuditWriter {
     fn run(mut self) {
+        let start = Instant::now();
         let mut bucket = match self.mode {
-            Mode::Batch(AuditBatch { throttle: Some((every, burst)), .. }) => Some(Bucket::new(every, burst)),
+            AuditLogMode::Batch(AuditBatch { throttle: Some((every, burst)), .. }) => {
+                Some(throttle(every, burst))
+            }
             _ => None,
         };
         loop {
@@ -259,7 +270,7 @@ impl AuditWriter {
                 return;
             }
             if let Some(bucket) = &mut bucket {
-                std::thread::sleep(bucket.wait(Instant::now()));
+                std::thread::sleep(bucket.reserve(start.elapsed()));
             }
             self.write(batch);
         }
@@ -268,7 +279,7 @@ impl AuditWriter {
     /// Waits for lines; an empty result means that the log is closed.
     fn take(&self) -> Vec<AuditLine> {
         let (max, wait) = match self.mode {
-            Mode::Batch(AuditBatch { max_size, max_wait, .. }) => (max_size.max(1), max_wait),
+            AuditLogMode::Batch(AuditBatch { max_size, max_wait, .. }) => (max_size.max(1), max_wait),
             _ => (CHUNK, Duration::ZERO),
         };
         let mut lines = self.queue.lock();
@@ -298,7 +309,9 @@ impl AuditWriter {
         for (outcome, listener) in outcomes.into_iter().zip(listeners) {
             if let Err(error) = &outcome {
                 self.counters.errors.with_label_values(&["log"]).inc();
-                error!(%error, "cannot write an audit event; check the audit log file and its disk");
+                if let Some(unlogged) = LOST_LOG.due() {
+                    error!(%error, unlogged, "cannot write an audit event; check the audit log file and its disk");
+                }
             }
             if let Some(listener) = listener {
                 // The waiting request may have been dropped.
@@ -308,25 +321,9 @@ impl AuditWriter {
     }
 }
 
-/// Token bucket that limits the rate of batches.
-struct Bucket {
-    every: Duration,
-    burst: u32,
-    /// The time at which the bucket is full again if no more tokens are taken.
-    full_at: Option<Instant>,
-}
-
-impl Bucket {
-    fn new(every: Duration, burst: u32) -> Self {
-        Bucket { every, burst: burst.max(1), full_at: None }
-    }
-
-    /// Takes a token; returns how long to wait for it.
-    fn wait(&mut self, now: Instant) -> Duration {
-        let full_at = self.full_at.map_or(now, |at| at.max(now)) + self.every;
-        self.full_at = Some(full_at);
-        full_at.saturating_duration_since(now + self.every * self.burst)
-    }
+/// The bucket of a [`throttle`](AuditBatch::throttle), full at the time zero of its clock.
+fn throttle(every: Duration, burst: u32) -> TokenBucket {
+    TokenBucket::new(every.as_secs_f64().recip(), burst.max(1), Duration::ZERO)
 }
 
 #[cfg(test)]

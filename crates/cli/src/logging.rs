@@ -1,9 +1,17 @@
 //! Structured logs to standard error, as text or JSON.
 
+mod dependencies;
+
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
+use std::panic::PanicHookInfo;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
+use dependencies::DependencyLogLimit;
+use runtime::{LogLimit, LogQueue};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -30,8 +38,9 @@ const LOGGING_CRATES: [&str; 12] = [
     "transport",
 ];
 
-/// Installs the logger of the process. `verbosity` is kube-apiserver's `-v`: 0 to 2 is level info, 3 to 5 debug, more trace.
-pub(crate) fn start(format: LogFormat, verbosity: u8) -> Result<()> {
+/// Installs the logger of the process, which never waits for the reader of the log. `verbosity` is kube-apiserver's `-v`: 0 to 2 is level
+/// info, 3 to 5 debug, more trace.
+pub(crate) fn start(format: LogFormat, verbosity: u8) -> Result<LogFlush> {
     let level = match verbosity {
         0..=2 => "info",
         3..=5 => "debug",
@@ -43,18 +52,69 @@ pub(crate) fn start(format: LogFormat, verbosity: u8) -> Result<()> {
     } else {
         LOGGING_CRATES.iter().fold("warn".to_owned(), |filter, name| format!("{filter},{name}={level}"))
     });
+    let queue = LogQueue::start(io::stderr(), |dropped| {
+        tracing::warn!(dropped, "log lines were dropped, because standard error was not read in time");
+    })?;
+    let flush = LogFlush(queue.clone());
+    let line = move || QueuedLine(queue.clone());
+    // The subscriber would report its own errors with `eprintln!`, which panics if standard error fails.
     let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+        tracing_subscriber::fmt().with_env_filter(filter).with_target(false).log_internal_errors(false);
+    let limit = DependencyLogLimit::default();
     let started = match format {
-        LogFormat::Text => {
-            builder.with_ansi(false).with_writer(|| EscapeControls(std::io::stderr())).finish().try_init()
-        }
-        LogFormat::Json => builder.json().finish().try_init(),
+        LogFormat::Text => builder
+            .with_ansi(false)
+            .with_writer(move || EscapeControls(line()))
+            .finish()
+            .with(limit)
+            .try_init(),
+        LogFormat::Json => builder.with_writer(line).json().finish().with(limit).try_init(),
     };
     if let Err(error) = started {
         bail!("cannot start logging: {error}");
     }
-    Ok(())
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(flush)
+}
+
+/// Logs a panic. The standard library would write it to standard error itself, and wait for its reader.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    static LOG: LogLimit = LogLimit::with_burst(20);
+    let Some(unlogged) = LOG.due() else { return };
+    let location = panic.location().map(ToString::to_string).unwrap_or_default();
+    let reason = panic.payload_as_str().unwrap_or("unknown");
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    tracing::error!(location, reason, backtrace, unlogged, "a thread panicked");
+}
+
+/// Waits for the log lines of the process when it is dropped, so that the last ones are not lost.
+pub(crate) struct LogFlush(LogQueue);
+
+impl LogFlush {
+    /// The longest wait. A log that is not read must not keep the process from ending.
+    const PATIENCE: Duration = Duration::from_secs(1);
+}
+
+impl Drop for LogFlush {
+    fn drop(&mut self) {
+        self.0.flush(Self::PATIENCE);
+    }
+}
+
+/// Queues each event as a line.
+struct QueuedLine(LogQueue);
+
+impl Write for QueuedLine {
+    /// The formatter passes one whole event with its final newline per call.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        self.0.push(event);
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Escapes control characters, which clients can put into names and messages, so that every event is one line. JSON escapes them

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Status;
+use runtime::LogLimit;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -43,12 +44,15 @@ pub(crate) trait Controller: Send + Sync + 'static {
     }
 
     /// Brings the object behind one key into its desired state.
-    fn reconcile(&self, key: Self::Key) -> impl Future<Output = Result<Next<Self::Key>, Status>> + Send;
+    fn reconcile(
+        &self,
+        key: Self::Key,
+    ) -> impl Future<Output = Result<ReconcileOutcome<Self::Key>, Status>> + Send;
 }
 
 /// The follow-up of a successful reconciliation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next<K> {
+pub(crate) enum ReconcileOutcome<K> {
     /// No further work for this key.
     Done,
     /// The key must be reconciled again after this delay.
@@ -81,7 +85,7 @@ pub(crate) async fn run<C: Controller>(
     }
     drop(sender);
     let mut queue: WorkQueue<C::Key> = WorkQueue::new(C::BACKOFF);
-    let mut work: JoinSet<Result<Next<C::Key>, Status>> = JoinSet::new();
+    let mut work: JoinSet<Result<ReconcileOutcome<C::Key>, Status>> = JoinSet::new();
     let mut keys: HashMap<Id, C::Key> = HashMap::new();
     loop {
         while unlisted.is_empty() && work.len() < C::WORKERS {
@@ -132,19 +136,27 @@ pub(crate) async fn run<C: Controller>(
     while work.join_next().await.is_some() {}
 }
 
-fn finish<C: Controller>(queue: &mut WorkQueue<C::Key>, key: &C::Key, result: Result<Next<C::Key>, Status>) {
+fn finish<C: Controller>(
+    queue: &mut WorkQueue<C::Key>,
+    key: &C::Key,
+    result: Result<ReconcileOutcome<C::Key>, Status>,
+) {
     let now = Instant::now();
     let outcome = match &result {
-        Ok(Next::After(wait)) => KeyOutcome::After(*wait),
-        Ok(Next::Done | Next::Keys(_)) => KeyOutcome::Done,
+        Ok(ReconcileOutcome::After(wait)) => KeyOutcome::After(*wait),
+        Ok(ReconcileOutcome::Done | ReconcileOutcome::Keys(_)) => KeyOutcome::Done,
         Err(_) => KeyOutcome::Failed,
     };
     let failures = queue.finish(key.clone(), outcome, now);
     match result {
-        Ok(Next::Keys(more)) => more.into_iter().for_each(|key| queue.add(key, now, now)),
+        Ok(ReconcileOutcome::Keys(more)) => more.into_iter().for_each(|key| queue.add(key, now, now)),
         Ok(_) => {}
         Err(error) if failures >= WARN_AFTER_FAILURES => {
-            warn!(controller = C::NAME, ?key, %error, failures, "reconciliation keeps failing; retrying with backoff");
+            // A user can create any number of objects that cannot be reconciled.
+            static LOG: LogLimit = LogLimit::with_burst(20);
+            if let Some(unlogged) = LOG.due() {
+                warn!(controller = C::NAME, ?key, %error, failures, unlogged, "reconciliation keeps failing; retrying with backoff");
+            }
         }
         Err(error) => {
             debug!(controller = C::NAME, ?key, %error, failures, "reconciliation failed; retrying with backoff");

@@ -9,6 +9,7 @@ use catalog::ServedResource;
 use catalog::encode;
 use catalog::keys;
 use kinds::validation::admin_access;
+use runtime::LogLimit;
 use value::{Path, Str, Value};
 
 use crate::call::Call;
@@ -29,6 +30,9 @@ pub(crate) fn asks_admin(kind: &ServedResource, new: &Value) -> bool {
 
 /// Audit annotation of requests for admin access: the object, and the namespace label that allowed it or that there was none.
 const ANNOTATION: &str = "resource.k8s.io/admin-access";
+
+/// The audit log has all refusals; a client can cause any number of them.
+static REFUSED_LOG: LogLimit = LogLimit::with_burst(20);
 
 /// Checks that the namespace currently has a label that allows admin access, if the object asks for it. `old_status_of` is the object
 /// before a change of its status; `None` for a new object.
@@ -55,13 +59,16 @@ pub(crate) async fn check_admin(
     };
     match namespace.as_ref().and_then(admin_access::allowed_by) {
         None => {
-            tracing::warn!(
-                user = %call.user().name,
-                namespace = %name,
-                name = meta::name(new),
-                resource,
-                "admin access to devices refused: the namespace has no label that allows it"
-            );
+            if let Some(unlogged) = REFUSED_LOG.due() {
+                tracing::warn!(
+                    user = %call.user().name,
+                    namespace = %name,
+                    name = meta::name(new),
+                    resource,
+                    unlogged,
+                    "admin access to devices refused: the namespace has no label that allows it"
+                );
+            }
             call.annotate(
                 ANNOTATION,
                 format!("{object}: refused, the namespace has no label that allows it"),
@@ -187,7 +194,7 @@ fn driver_verbs(call: &Call, verb: &str, claim: &Value) -> Vec<String> {
 
 fn is_on_node_of(call: &Call, claim: &Value) -> bool {
     let user = call.user();
-    let named = user.extra.get("authentication.kubernetes.io/node-name").map(Vec::as_slice);
+    let named = user.extra.get(authn::names::NODE_NAME).map(Vec::as_slice);
     let (Some([node]), Some(allocated)) = (named, node_of(claim)) else { return false };
     authn::service_account::split(&user.name).is_some()
         && api::names::name_is_dns_subdomain(node, false).is_empty()

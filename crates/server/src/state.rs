@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use catalog::ServedResource;
 use kinds::strategy;
 use kinds::validation;
-use runtime::clock;
+use runtime::{LogLimit, clock};
 use tokio::sync::watch;
 
 use crate::addresses::Addresses;
@@ -104,6 +104,7 @@ impl State {
                     .map(|(k, v)| (k.to_string(), v.iter().map(ToString::to_string).collect()))
                     .collect(),
             },
+            features: self.apis.features,
         }
     }
 
@@ -113,20 +114,24 @@ impl State {
             allow_privileged: self.apis.allow_privileged,
             now,
             static_names: self.apis.static_names,
+            features: self.apis.features,
             stopwatch: Some(Arc::clone(&self.metrics.custom) as _),
             ..validation::ValidationContext::default()
         }
     }
 
     /// Waits until a write of `kind` at `revision` is in force, where requests are decided by objects of that kind: a client that has
-    /// written or deleted a role, a policy, a webhook or a CRD sees the effect in its next request. If memory follows the store too
-    /// slowly for that, the client gets its answer anyway, because the write is stored.
+    /// written or deleted a role, a policy, a webhook, a CRD, an APIService, a ServiceCIDR or an object of flow control sees the effect
+    /// in its next request. If memory follows the store too slowly for that, the client gets its answer anyway, because the write is stored.
     pub(crate) async fn in_force(&self, kind: &ServedResource, revision: u64) {
         if tokio::time::timeout(IN_FORCE_TIMEOUT, self.informed(kind, revision)).await.is_err() {
+            static LOG: LogLimit = LogLimit::with_burst(20);
             let resource = kind.row().map_or("", |row| row.plural);
+            let Some(unlogged) = LOG.due() else { return };
             tracing::warn!(
                 resource,
                 revision,
+                unlogged,
                 "a stored write is not in force yet, because memory is behind the store; answering its client"
             );
         }
@@ -136,13 +141,13 @@ impl State {
         // Custom resources do not affect how requests are decided, whatever their group is called.
         let Some(row) = kind.row() else { return };
         match row.group {
-            authz::rbac::GROUP => self.authorization.roles.reached(row.plural, revision).await,
-            crate::admission::informers::GROUP => {
+            api::groups::RBAC => self.authorization.roles.reached(row.plural, revision).await,
+            api::groups::ADMISSION_REGISTRATION => {
                 self.admission.policies.reached(row.plural, revision).await;
                 self.admission.webhooks.reached(row.plural, revision).await;
             }
             "apiextensions.k8s.io" => self.apis.crds.reached(revision).await,
-            flowcontrol::bootstrap::GROUP => {
+            api::groups::FLOW_CONTROL => {
                 if let Some((_, informers)) = &self.serving.flow_control {
                     informers.reached(row.plural, revision).await;
                 }

@@ -1,13 +1,13 @@
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use authn::User;
 use runtime::MetricRegistry;
 
-use super::{AuditBatch, AuditLog, AuditLogFormat, Bucket, Counters, LogConfig, Mode};
+use super::{AuditBatch, AuditLog, AuditLogFormat, AuditLogMode, Counters, LogConfig, throttle};
 use crate::event::{AuditObjectRef, Event};
 use crate::file::Rotation;
-use crate::policy::{Level, Stage};
+use crate::policy::{AuditStage, Level};
 
 fn event() -> Event {
     Event {
@@ -28,7 +28,7 @@ fn event() -> Event {
     }
 }
 
-fn config(path: &std::path::Path, mode: Mode) -> LogConfig {
+fn config(path: &std::path::Path, mode: AuditLogMode) -> LogConfig {
     LogConfig {
         path: Some(path.to_owned()),
         rotation: Rotation { max_megabytes: 0, max_days: 0, max_backups: 0, compress: false },
@@ -46,10 +46,10 @@ fn counters() -> Counters {
 async fn a_blocking_log_has_the_line_when_it_returns() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
-    let log = AuditLog::open(config(&path, Mode::Blocking), counters()).unwrap();
-    assert!(log.write(&event(), Stage::ResponseComplete, 0).await);
+    let log = AuditLog::open(config(&path, AuditLogMode::Blocking), counters()).unwrap();
+    assert!(log.write(&event(), AuditStage::ResponseComplete, 0).await);
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
-    log.write_later(&event(), Stage::ResponseComplete, 0);
+    log.write_later(&event(), AuditStage::ResponseComplete, 0);
     log.close();
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
 }
@@ -61,10 +61,10 @@ async fn audit_write_errors_are_counted_and_fail_requests_only_in_strict_mode() 
     if !full.exists() {
         return;
     }
-    for (mode, goes_on) in [(Mode::Blocking, true), (Mode::BlockingStrict, false)] {
+    for (mode, goes_on) in [(AuditLogMode::Blocking, true), (AuditLogMode::BlockingStrict, false)] {
         let counters = counters();
         let log = AuditLog::open(config(full, mode), counters.clone()).unwrap();
-        assert_eq!(log.write(&event(), Stage::RequestReceived, 0).await, goes_on);
+        assert_eq!(log.write(&event(), AuditStage::RequestReceived, 0).await, goes_on);
         assert_eq!(counters.errors.with_label_values(&["log"]).get(), 1);
     }
 }
@@ -76,14 +76,14 @@ async fn audit_events_are_dropped_and_counted_when_the_batch_queue_is_full() {
     // The writer waits for a batch of ten longer than the test lasts, so no event leaves the queue.
     let batch = AuditBatch { buffer: 2, max_size: 10, max_wait: Duration::from_hours(1), throttle: None };
     let counters = counters();
-    let log = AuditLog::open(config(&path, Mode::Batch(batch)), counters.clone()).unwrap();
+    let log = AuditLog::open(config(&path, AuditLogMode::Batch(batch)), counters.clone()).unwrap();
     for _ in 0..3 {
-        assert!(log.write(&event(), Stage::ResponseComplete, 0).await);
+        assert!(log.write(&event(), AuditStage::ResponseComplete, 0).await);
     }
     assert_eq!(counters.errors.with_label_values(&["buffered"]).get(), 1);
     log.close();
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
-    log.write_later(&event(), Stage::ResponseComplete, 0);
+    log.write_later(&event(), AuditStage::ResponseComplete, 0);
     assert_eq!(counters.errors.with_label_values(&["buffered"]).get(), 2);
 }
 
@@ -93,9 +93,9 @@ async fn an_oversized_audit_event_drops_its_objects_and_then_truncates_its_texts
     let path = directory.path().join("audit.log");
     let counters = counters();
     let written = async |event: &Event, max| {
-        let config = LogConfig { max_event: Some(max), ..config(&path, Mode::Blocking) };
+        let config = LogConfig { max_event: Some(max), ..config(&path, AuditLogMode::Blocking) };
         let log = AuditLog::open(config, counters.clone()).unwrap();
-        log.write(event, Stage::ResponseComplete, 0).await;
+        log.write(event, AuditStage::ResponseComplete, 0).await;
         let text = std::fs::read_to_string(&path).unwrap();
         text.lines().last().unwrap().to_owned()
     };
@@ -137,7 +137,7 @@ async fn an_oversized_audit_event_drops_its_objects_and_then_truncates_its_texts
 
 #[test]
 fn the_legacy_form_is_one_line_of_text() {
-    let line = String::from_utf8(event().legacy(Stage::RequestReceived)).unwrap();
+    let line = String::from_utf8(event().legacy(AuditStage::RequestReceived)).unwrap();
     assert_eq!(
         line,
         "2023-11-14T22:13:20.1Z AUDIT: id=\"an-id\" stage=\"RequestReceived\" ip=\"10.0.0.1\" method=\"list\" user=\"alice\" groups=\"\\\"devs\\\",\\\"ops\\\"\" as=\"<self>\" asgroups=\"<lookup>\" user-agent=\"kubectl\" namespace=\"<none>\" uri=\"/api/v1/pods\" response=\"<deferred>\"\n"
@@ -146,11 +146,11 @@ fn the_legacy_form_is_one_line_of_text() {
 
 #[test]
 fn a_throttle_lets_a_burst_pass_and_then_one_at_a_time() {
-    let start = Instant::now();
     let second = Duration::from_secs(1);
-    let mut bucket = Bucket::new(second, 2);
-    assert_eq!([0, 0, 1, 2].map(|_| bucket.wait(start).as_secs()), [0, 0, 1, 2]);
+    let mut bucket = throttle(second, 2);
+    let start = second;
+    assert_eq!([0, 0, 1, 2].map(|_| bucket.reserve(start).as_secs()), [0, 0, 1, 2]);
     // After a pause the bucket is full again, and not more than full.
     let later = start + second * 100;
-    assert_eq!([0, 0, 1].map(|_| bucket.wait(later).as_secs()), [0, 0, 1]);
+    assert_eq!([0, 0, 1].map(|_| bucket.reserve(later).as_secs()), [0, 0, 1]);
 }

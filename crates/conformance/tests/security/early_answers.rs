@@ -16,15 +16,18 @@ const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 /// HTTP/2 frame types and flags.
 const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const ACK: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+/// The bytes with which a client begins an HTTP/2 connection.
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
     out.extend([kind, flags]);
     out.extend(stream.to_be_bytes());
@@ -33,7 +36,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// An uncompressed header field of at most 126 bytes each.
-fn header(name: &str, value: &str) -> Vec<u8> {
+pub(crate) fn header(name: &str, value: &str) -> Vec<u8> {
     let mut out = vec![0, u8::try_from(name.len()).unwrap()];
     out.extend(name.as_bytes());
     out.push(u8::try_from(value.len()).unwrap());
@@ -41,7 +44,7 @@ fn header(name: &str, value: &str) -> Vec<u8> {
     out
 }
 
-async fn connect(client: &Client, protocol: &[u8]) -> TlsStream<TcpStream> {
+pub(crate) async fn connect(client: &Client, protocol: &[u8]) -> TlsStream<TcpStream> {
     let tcp = TcpStream::connect(client.authority().to_owned()).await.unwrap();
     let mut config = tls(Trust::Anything, None).unwrap();
     config.alpn_protocols = vec![protocol.to_vec()];
@@ -50,7 +53,7 @@ async fn connect(client: &Client, protocol: &[u8]) -> TlsStream<TcpStream> {
 }
 
 /// The next frame: type, flags, stream.
-async fn next(stream: &mut TlsStream<TcpStream>) -> (u8, u8, u32) {
+pub(crate) async fn next(stream: &mut TlsStream<TcpStream>) -> (u8, u8, u32) {
     let read = async {
         let mut head = [0; 9];
         stream.read_exact(&mut head).await.unwrap();
@@ -67,7 +70,7 @@ async fn an_http2_stream_is_not_reset_while_the_client_sends_a_rejected_body() {
     let server = Server::serve(&[]).await.unwrap();
     let admin = server.client().unwrap();
     let mut stream = connect(&admin, b"h2").await;
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    stream.write_all(PREFACE).await.unwrap();
     stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
     for (number, token) in [(1, "alicetoken"), (3, "nobody")] {
         let headers = [

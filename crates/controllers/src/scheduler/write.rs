@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::time::Timestamp;
 use api::{Status, meta};
 use dra::ClaimAllocation;
+use runtime::LogLimit;
 use value::Value;
 
 use super::readiness::{self, Readiness};
@@ -63,11 +64,15 @@ impl<A: Api> Scheduler<A> {
             return Ok(());
         };
         for (at, is_new) in written {
-            if let Err(error) = self.release_claim(&at, pod, is_new).await {
+            static LOG: LogLimit = LogLimit::with_burst(20);
+            if let Err(error) = self.release_claim(&at, pod, is_new).await
+                && let Some(unlogged) = LOG.due()
+            {
                 tracing::warn!(
                     claim = %at,
                     %error,
-                    "cannot release a claim whose pod could not be bound; it stays reserved for the pod"
+                    unlogged,
+                    "cannot release a claim whose pod could not be bound; it stays reserved until the pod is bound or deleted"
                 );
             }
         }
