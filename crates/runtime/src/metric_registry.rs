@@ -1,8 +1,10 @@
-//! A Prometheus registry that can list its families.
+//! A Prometheus registry that can list its families, and remove series.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use prometheus::core::Collector;
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{
     GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -14,6 +16,8 @@ use prometheus::{
 pub struct MetricRegistry {
     inner: prometheus::Registry,
     families: Arc<Mutex<Vec<RegisteredFamily>>>,
+    /// The families whose series can be removed.
+    labeled: Arc<Mutex<Vec<Arc<dyn LabeledFamily>>>>,
 }
 
 /// Name, type and labels of a metric.
@@ -64,13 +68,34 @@ impl MetricRegistry {
         Ok(metric)
     }
 
+    /// Registers a family of series, which [`MetricRegistry::remove_series`] can remove.
+    fn registered_vec<B: MetricVecBuilder + 'static>(
+        &self,
+        metrics: MetricVec<B>,
+    ) -> prometheus::Result<MetricVec<B>> {
+        self.register(Box::new(metrics.clone()))?;
+        self.labeled.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(metrics.clone()));
+        Ok(metrics)
+    }
+
+    /// Removes the series that `is_stale` selects by the name of their family and their labels. It is called only for families that have one
+    /// of the labels `of`. A removed series begins at zero when it is used again.
+    pub fn remove_series(&self, of: &[&str], mut is_stale: impl FnMut(&str, &SeriesLabels<'_>) -> bool) {
+        let families = self.labeled.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for family in families {
+            if family.label_names().iter().any(|name| of.contains(&name.as_str())) {
+                family.remove_series(&mut is_stale);
+            }
+        }
+    }
+
     /// Registers a counter. The errors of this and the following methods are those of [`MetricRegistry::register`], and invalid names.
     pub fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
         self.registered(IntCounter::new(name, help)?)
     }
 
     pub fn counter_vec(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntCounterVec> {
-        self.registered(IntCounterVec::new(Opts::new(name, help), labels)?)
+        self.registered_vec(IntCounterVec::new(Opts::new(name, help), labels)?)
     }
 
     pub fn gauge(&self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
@@ -78,12 +103,12 @@ impl MetricRegistry {
     }
 
     pub fn gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
-        self.registered(IntGaugeVec::new(Opts::new(name, help), labels)?)
+        self.registered_vec(IntGaugeVec::new(Opts::new(name, help), labels)?)
     }
 
     /// Registers gauges whose values are not integers.
     pub fn float_gauge_vec(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<GaugeVec> {
-        self.registered(GaugeVec::new(Opts::new(name, help), labels)?)
+        self.registered_vec(GaugeVec::new(Opts::new(name, help), labels)?)
     }
 
     pub fn histogram_vec(
@@ -94,7 +119,7 @@ impl MetricRegistry {
         buckets: &[f64],
     ) -> prometheus::Result<HistogramVec> {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        self.registered(HistogramVec::new(options, labels)?)
+        self.registered_vec(HistogramVec::new(options, labels)?)
     }
 
     /// Returns the families that have series.
@@ -109,6 +134,54 @@ impl MetricRegistry {
         let mut families = self.families.lock().unwrap_or_else(PoisonError::into_inner).clone();
         families.sort();
         families
+    }
+}
+
+/// The labels of a series and their values.
+#[derive(Debug)]
+pub struct SeriesLabels<'a>(HashMap<&'a str, &'a str>);
+
+impl<'a> SeriesLabels<'a> {
+    #[must_use]
+    pub fn of(labels: &[(&'a str, &'a str)]) -> Self {
+        SeriesLabels(labels.iter().copied().collect())
+    }
+
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.get(name).copied()
+    }
+}
+
+/// A registered family with labels, whatever the type of its metrics.
+trait LabeledFamily: Send + Sync {
+    fn label_names(&self) -> Vec<String>;
+
+    fn remove_series(&self, is_stale: &mut dyn FnMut(&str, &SeriesLabels<'_>) -> bool);
+}
+
+impl fmt::Debug for dyn LabeledFamily {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.label_names()).finish()
+    }
+}
+
+impl<B: MetricVecBuilder> LabeledFamily for MetricVec<B> {
+    fn label_names(&self) -> Vec<String> {
+        self.desc().into_iter().flat_map(|desc| desc.variable_labels.clone()).collect()
+    }
+
+    fn remove_series(&self, is_stale: &mut dyn FnMut(&str, &SeriesLabels<'_>) -> bool) {
+        for family in self.collect() {
+            for series in family.get_metric() {
+                let labels = series.get_label().iter().map(|label| (label.name(), label.value()));
+                let labels = SeriesLabels(labels.collect());
+                if is_stale(family.name(), &labels) {
+                    // It may have been removed by another caller.
+                    let _ = self.remove(&labels.0);
+                }
+            }
+        }
     }
 }
 

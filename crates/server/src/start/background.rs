@@ -22,6 +22,7 @@ use crate::flow_control;
 use crate::identity_lease;
 use crate::leadership;
 use crate::manifests;
+use crate::metrics::object_series;
 use crate::published;
 use crate::reload::{self, ConfigFiles};
 use crate::restore_deleted::RestoreDeleted;
@@ -83,6 +84,7 @@ impl Background {
         }
         tokio::spawn(identity_lease::collect_garbage(Arc::clone(state)));
         tokio::spawn(consistency::run(Arc::clone(state)));
+        tokio::spawn(object_series::sweep_regularly(Arc::clone(state)));
         vec![
             tokio::spawn(identity_lease::run(Arc::clone(state))),
             tokio::spawn(endpoints::run(Arc::clone(state), advertised, endpoint_reconciler)),
@@ -102,7 +104,7 @@ async fn run_bootstrap(
     state.bootstrap.set_complete();
     let mut stop = state.stopping();
     tokio::select! {
-        () = state.bootstrap.done_all() => info!("ready"),
+        () = state.bootstrap.done_all() => info!("the server is ready: its bootstrap objects are written"),
         _ = stop.wait_for(|stop| *stop) => {}
     }
 }
