@@ -9,7 +9,6 @@ pub struct ConfigError {
     file_problems: Option<FileProblems>,
 }
 
-/// Problems in configuration files.
 #[derive(Debug)]
 pub struct FileProblems {
     /// The message of kube-apiserver, which reports only the first problem.

@@ -101,7 +101,7 @@ fn steps(path: &Path) -> Vec<OsString> {
 }
 
 impl FileWatch {
-    /// Signals until the server stops. No file is watched before [`FileWatch::watch`].
+    /// Signals until the server stops. No file is watched before [`FileWatch::follow`].
     pub fn new(settle: Duration, stopped: watch::Receiver<bool>) -> Self {
         let hint = Arc::new(Notify::new());
         let watched_paths = Arc::new(Mutex::new(WatchedPaths::default()));
@@ -130,20 +130,23 @@ impl FileWatch {
         FileWatch { hint, watcher, watched: BTreeSet::new(), watched_paths, poll, settle, stopped }
     }
 
-    /// Replaces the set of watched files.
-    pub fn watch<'p>(&mut self, files: impl IntoIterator<Item = &'p Path>) {
-        let Some(watcher) = &mut self.watcher else { return };
-        let watched_paths = WatchedPaths::of(files);
+    /// Replaces the set of watched files. Returns true if a directory is watched now that was not before.
+    fn watch(&mut self, files: &[PathBuf]) -> bool {
+        let Some(watcher) = &mut self.watcher else { return false };
+        let watched_paths = WatchedPaths::of(files.iter().map(PathBuf::as_path));
         let directories = watched_paths.watched();
         *self.watched_paths.lock().unwrap_or_else(PoisonError::into_inner) = watched_paths;
         for gone in self.watched.difference(&directories) {
             let _ = watcher.unwatch(gone);
         }
         // Watch all directories again, because a directory may have been replaced by another of the same name.
-        self.watched = directories
+        let watched: BTreeSet<PathBuf> = directories
             .into_iter()
             .filter(|directory| watcher.watch(directory, RecursiveMode::NonRecursive).is_ok())
             .collect();
+        let is_larger = !watched.is_subset(&self.watched);
+        self.watched = watched;
+        is_larger
     }
 
     /// Calls `look` on a blocking thread, now and then and whenever one of `paths` changes, until the server stops. Fails if `look` panics.
@@ -154,9 +157,10 @@ impl FileWatch {
         look: impl Fn(&mut T, CheckReason) + Clone + Send + 'static,
     ) -> Result<(), JoinError> {
         let mut watched = paths(&followed);
-        loop {
-            self.watch(watched.iter().map(PathBuf::as_path));
-            let Some(why) = self.next().await else { return Ok(()) };
+        self.watch(&watched);
+        while let Some(why) = self.next().await {
+            // A directory may have been replaced: the new one is watched before it is read, so that no later change is missed.
+            self.watch(&watched);
             let look = look.clone();
             let looked = tokio::task::spawn_blocking(move || {
                 look(&mut followed, why);
@@ -164,12 +168,17 @@ impl FileWatch {
                 (followed, watched)
             });
             (followed, watched) = looked.await?;
+            if self.watch(&watched) {
+                // What is watched only now may have changed after it was read.
+                self.hint.notify_one();
+            }
         }
+        Ok(())
     }
 
     /// Waits until files should be checked. The first call returns at once, because a file may have changed since it was read. `None` when
     /// the server stops.
-    pub async fn next(&mut self) -> Option<CheckReason> {
+    async fn next(&mut self) -> Option<CheckReason> {
         loop {
             if *self.stopped.borrow() {
                 return None;
@@ -186,7 +195,6 @@ impl FileWatch {
     }
 }
 
-/// The reason for a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckReason {
     /// A watched directory or link changed, possibly without affecting the files.

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::{Encoder, HistogramVec, IntCounterVec, IntGaugeVec, TextEncoder};
-use runtime::MetricRegistry;
+use runtime::{MetricRegistry, ProcessMetrics, format_bounds_as_go, register_build_info};
 
 mod addresses;
 mod authentication;
-mod bounds;
 mod claims;
 mod custom;
+mod etcd_calls;
 mod features;
-mod process;
+pub(crate) mod object_series;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -20,10 +20,10 @@ mod tests;
 pub use addresses::AddressMetrics;
 pub use authentication::{AuthenticationMetrics, Outcomes};
 pub use claims::ClaimMetrics;
-pub use custom::{CustomMetrics, Review};
+pub use custom::{ConversionResult, CustomMetrics};
+pub use etcd_calls::EtcdMetrics;
 pub use storage::StorageMetrics;
 
-use process::{ProcessMetrics, register_build_info};
 use requests::request_info::RequestInfo;
 
 /// The metrics of the server. Subsystems register more in [`Metrics::registry`].
@@ -47,6 +47,7 @@ pub struct Metrics {
     /// Metrics of custom resources and of webhook certificates.
     pub custom: Arc<CustomMetrics>,
     pub storage: StorageMetrics,
+    pub etcd: Arc<EtcdMetrics>,
     pub addresses: Arc<AddressMetrics>,
     pub claims: Arc<ClaimMetrics>,
     process: ProcessMetrics,
@@ -153,6 +154,7 @@ impl Metrics {
             authentication: Arc::new(AuthenticationMetrics::new(&registry)?),
             custom: Arc::new(CustomMetrics::new(&registry)?),
             storage: StorageMetrics::new(&registry)?,
+            etcd: Arc::new(EtcdMetrics::new(&registry)?),
             addresses: Arc::new(AddressMetrics::new(&registry)?),
             claims: Arc::new(ClaimMetrics::new(&registry)?),
             process: ProcessMetrics::new(&registry, started)?,
@@ -173,7 +175,7 @@ impl Metrics {
 
     /// Counts an object that requests admin access to devices: `allowed` if created, otherwise rejected.
     pub fn admin_access(&self, kind: &str, allowed: bool) {
-        self.admin_access.with_label_values(&[if allowed { "true" } else { "false" }, kind]).inc();
+        self.admin_access.with_label_values(&[bool_label(allowed), kind]).inc();
     }
 
     /// Shows whether this process leads by the Lease of this name.
@@ -255,7 +257,7 @@ impl Metrics {
         // Writing to memory cannot fail; a family that cannot be encoded truncates the page but does not stop
         // the server.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
-        bounds::as_go(out)
+        format_bounds_as_go(out)
     }
 }
 
@@ -263,6 +265,11 @@ impl std::fmt::Debug for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Metrics")
     }
+}
+
+/// The value of a label that is true or false.
+pub(crate) fn bool_label(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
 }
 
 /// Decrements a gauge on drop.

@@ -50,3 +50,34 @@ fn dangling_and_circular_symbolic_links_end_path_resolution() {
     let watched_paths = WatchedPaths::of([root.join("dangling").as_path()]);
     assert_eq!(watched_paths.watched(), [root.clone(), root.join("gone")].into());
 }
+
+#[tokio::test]
+async fn a_change_is_noticed_that_is_made_while_a_replaced_directory_is_read() {
+    let (_temporary, root) = root();
+    let (directory, fresh) = (root.join("directory"), root.join("fresh"));
+    for (path, content) in [(&directory, "0"), (&fresh, "1")] {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join("file"), content).unwrap();
+    }
+    let (_stop, stopped) = watch::channel(false);
+    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let look = move |directory: &mut PathBuf, _| {
+        let file = directory.join("file");
+        let content = fs::read_to_string(&file).unwrap_or_default();
+        if content == "1" {
+            fs::write(&file, "2").unwrap();
+        }
+        let _ = sender.send(content);
+    };
+    let paths = |directory: &PathBuf| {
+        let missing = (!directory.is_dir()).then(|| directory.clone());
+        missing.into_iter().chain([directory.join("any")]).collect()
+    };
+    tokio::spawn(FileWatch::new(Duration::ZERO, stopped).follow(directory.clone(), paths, look));
+    assert_eq!(seen.recv().await.unwrap(), "0");
+    fs::rename(&directory, root.join("away")).unwrap();
+    fs::rename(&fresh, &directory).unwrap();
+    // Much sooner than the next check without a notification.
+    let noticed = async { while seen.recv().await.unwrap() != "2" {} };
+    tokio::time::timeout(POLL / 2, noticed).await.unwrap();
+}

@@ -16,6 +16,7 @@ use api::Status;
 use api::field::quote;
 use api::time::Timestamp;
 use requests::negotiate;
+use runtime::url_credentials::without_user_info;
 use value::{Str, Value, json, write};
 
 use crate::admission::informers::{ListedBinding, ListedPolicy, PolicyOrigin};
@@ -26,7 +27,7 @@ use crate::manifests::DirectoryStatus;
 use crate::state::State;
 
 /// The page shows at most this many policies or webhooks of a plugin and counts the rest.
-const MOST: usize = 10_000;
+const MAX_SHOWN: usize = 10_000;
 
 /// The plugins on the page, in the order in which they run.
 const PLUGINS: [&str; 4] = [
@@ -137,8 +138,8 @@ impl PluginInventory {
             "MutatingAdmissionWebhook" => webhooks(&state.admission.webhooks.list_mutating(), &clock),
             _ => webhooks(&state.admission.webhooks.list_validating(), &clock),
         };
-        let omitted = entries.len().saturating_sub(MOST);
-        entries.truncate(MOST);
+        let omitted = entries.len().saturating_sub(MAX_SHOWN);
+        entries.truncate(MAX_SHOWN);
         PluginInventory {
             name,
             enabled: state.admission.chain.plugins().any(|plugin| plugin == name),
@@ -156,10 +157,10 @@ fn policies(listed: Vec<ListedPolicy>, clock: &ClockPair) -> Vec<InventoryRow> {
         actions: binding.actions.clone(),
         inventory: InventoryDetails::of(&binding.inventory, clock),
     };
-    // Policies past `MOST` are only counted, so their bindings are not read.
+    // Policies past `MAX_SHOWN` are only counted, so their bindings are not read.
     let entry = |(position, policy): (usize, ListedPolicy)| {
         let bindings: Vec<Bound> =
-            if position < MOST { policy.bindings.iter().map(bound).collect() } else { Vec::new() };
+            if position < MAX_SHOWN { policy.bindings.iter().map(bound).collect() } else { Vec::new() };
         InventoryRow {
             configuration: None,
             target: None,
@@ -203,10 +204,7 @@ fn origin(from: &PolicyOrigin, inventory: &InventoryEntry) -> Origin {
 /// URL or service of a webhook. Validation rejects credentials in a URL; if there are some nevertheless, they are removed.
 fn target(hook: &Webhook) -> String {
     match &hook.target.endpoint {
-        WebhookEndpoint::Url(url) => match (url.split_once("://"), url.split_once('@')) {
-            (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
-            _ => url.to_string(),
-        },
+        WebhookEndpoint::Url(url) => without_user_info(url),
         WebhookEndpoint::Service { namespace, name, port, path } => {
             format!("service {namespace}/{name}:{port}/{}", path.trim_start_matches('/'))
         }

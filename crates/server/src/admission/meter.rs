@@ -8,9 +8,9 @@ use admission::{
     WebhookLabels, WebhookRejection,
 };
 use prometheus::{Histogram, HistogramVec, IntCounterVec};
-use runtime::MetricRegistry;
+use runtime::{MetricRegistry, SummaryMetric};
 
-use crate::admission::summary::SummaryMetric;
+use crate::metrics::bool_label;
 
 /// Higher status codes are counted as this one, so that a webhook cannot create any number of series.
 const MAX_CODE: u16 = 600;
@@ -197,7 +197,7 @@ impl WebhookMeter {
     fn called(&self, webhook: &WebhookLabels<'_>, code: u16, rejected: bool, took: Duration) {
         let code = code.min(MAX_CODE).to_string();
         let WebhookLabels { name, phase, operation } = *webhook;
-        let (operation, rejected, phase) = (operation.as_str(), word(rejected), phase.webhook_label());
+        let (operation, rejected, phase) = (operation.as_str(), bool_label(rejected), phase.webhook_label());
         self.requests.with_label_values(&[&code, name, operation, rejected, phase]).inc();
         let labels = [name, operation, rejected, phase];
         for histogram in [Some(&self.durations), self.latency.as_ref()].into_iter().flatten() {
@@ -310,10 +310,6 @@ impl AdmissionMetrics for ManifestMeter {
     decisions!();
 }
 
-fn word(truth: bool) -> &'static str {
-    if truth { "true" } else { "false" }
-}
-
 fn condition_labels<'a>(conditions: &MatchConditionLabels<'a>) -> [&'a str; 4] {
     [conditions.kind, conditions.name, conditions.operation.as_str(), conditions.phase]
 }
@@ -324,7 +320,7 @@ impl AdmissionMetrics for AdmissionMeter {
     }
 
     fn phase(&self, phase: AdmissionPhase, operation: Operation, rejected: bool, took: Duration) {
-        let labels = [operation.as_str(), word(rejected), phase.as_str()];
+        let labels = [operation.as_str(), bool_label(rejected), phase.as_str()];
         self.steps.with_label_values(&labels).observe(took.as_secs_f64());
         self.step_summary.observe(labels, took, self.start.elapsed());
     }
@@ -338,7 +334,7 @@ impl AdmissionMetrics for AdmissionMeter {
         took: Duration,
     ) {
         let series = || {
-            let labels = [link.name, operation.as_str(), word(rejected), phase.as_str()];
+            let labels = [link.name, operation.as_str(), bool_label(rejected), phase.as_str()];
             self.plugins.with_label_values(&labels)
         };
         let turn = (operation as usize * 2 + phase as usize) * 2 + usize::from(rejected);

@@ -5,6 +5,8 @@ use controllers::{ClaimLabels, ClaimObserver};
 use prometheus::{IntCounter, IntCounterVec, IntGaugeVec};
 use runtime::MetricRegistry;
 
+use super::bool_label;
+
 /// Metrics of the controller that creates ResourceClaims from templates.
 pub struct ClaimMetrics {
     attempts: IntCounter,
@@ -47,10 +49,6 @@ impl ClaimMetrics {
     }
 }
 
-fn word(yes: bool) -> &'static str {
-    if yes { "true" } else { "false" }
-}
-
 impl ClaimObserver for ClaimMetrics {
     fn created(&self, admin_access: bool, succeeded: bool) {
         let status = if succeeded { "success" } else { "failure" };
@@ -58,14 +56,14 @@ impl ClaimObserver for ClaimMetrics {
         if !succeeded {
             self.failures.inc();
         }
-        self.creates.with_label_values(&[word(admin_access), status]).inc();
-        self.creates_by_owner.with_label_values(&[word(admin_access), "", "Pod", status]).inc();
+        self.creates.with_label_values(&[bool_label(admin_access), status]).inc();
+        self.creates_by_owner.with_label_values(&[bool_label(admin_access), "", "Pod", status]).inc();
     }
 
     fn add_claims(&self, labels: ClaimLabels, change: i64) {
         let ClaimLabels { allocated, admin_access, source } = labels;
         for claims in &self.claims {
-            claims.with_label_values(&[word(admin_access), word(allocated), source]).add(change);
+            claims.with_label_values(&[bool_label(admin_access), bool_label(allocated), source]).add(change);
         }
     }
 }

@@ -9,7 +9,7 @@ use runtime::MetricRegistry;
 
 /// Result of a call to a conversion webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Review {
+pub enum ConversionResult {
     /// All objects were converted.
     Converted,
     /// The call failed, or the response is not an object.
@@ -22,14 +22,16 @@ pub enum Review {
     InvalidObject,
 }
 
-impl Review {
+impl ConversionResult {
     fn labels(self) -> [&'static str; 2] {
         match self {
-            Review::Converted => ["", "success"],
-            Review::NotAsked => ["conversion_webhook_call_failure", "failure"],
-            Review::Malformed => ["conversion_webhook_malformed_response_failure", "failure"],
-            Review::Partial => ["conversion_webhook_partial_response_failure", "failure"],
-            Review::InvalidObject => ["conversion_webhook_invalid_converted_object_failure", "failure"],
+            ConversionResult::Converted => ["", "success"],
+            ConversionResult::NotAsked => ["conversion_webhook_call_failure", "failure"],
+            ConversionResult::Malformed => ["conversion_webhook_malformed_response_failure", "failure"],
+            ConversionResult::Partial => ["conversion_webhook_partial_response_failure", "failure"],
+            ConversionResult::InvalidObject => {
+                ["conversion_webhook_invalid_converted_object_failure", "failure"]
+            }
         }
     }
 }
@@ -91,13 +93,20 @@ impl CustomMetrics {
     }
 
     /// Records a conversion between versions of a CRD; `review` is set if its webhook was called.
-    pub fn converted(&self, crd: &str, from: &str, to: &str, review: Option<Review>, took: Duration) {
+    pub fn converted(
+        &self,
+        crd: &str,
+        from: &str,
+        to: &str,
+        review: Option<ConversionResult>,
+        took: Duration,
+    ) {
         let seconds = took.as_secs_f64();
         if let Some(review) = review {
             self.reviews.with_label_values(&review.labels()).inc();
             self.review_durations.with_label_values(&review.labels()).observe(seconds);
         }
-        let succeeded = if review == Some(Review::Converted) { "true" } else { "false" };
+        let succeeded = super::bool_label(review == Some(ConversionResult::Converted));
         self.conversions.with_label_values(&[crd, from, succeeded, to]).observe(seconds);
     }
 

@@ -1,4 +1,4 @@
-use super::{as_go, shortest};
+use super::{format_bounds_as_go, shortest};
 
 #[test]
 fn bounds_are_written_as_go_writes_them() {
@@ -15,6 +15,6 @@ fn bounds_are_written_as_go_writes_them() {
         assert_eq!(shortest(number), text);
     }
     let page = b"a_bucket{le=\"0.0000005\"} 1\na_bucket{le=\"+Inf\"} 2\n".to_vec();
-    let written = String::from_utf8(as_go(page)).unwrap();
+    let written = String::from_utf8(format_bounds_as_go(page)).unwrap();
     assert_eq!(written, "a_bucket{le=\"5e-07\"} 1\na_bucket{le=\"+Inf\"} 2\n");
 }

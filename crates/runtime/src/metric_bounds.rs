@@ -1,7 +1,7 @@
 //! Formats bucket bounds as Go does: the text identifies a series, so `5e-07` must not become `0.0000005`.
 
 /// Rewrites every `le="…"` of a metrics page.
-pub(super) fn as_go(page: Vec<u8>) -> Vec<u8> {
+pub fn format_bounds_as_go(page: Vec<u8>) -> Vec<u8> {
     const LABEL: &str = "le=\"";
     let Ok(text) = String::from_utf8(page) else { return Vec::new() };
     let mut out = String::with_capacity(text.len());

@@ -12,7 +12,7 @@ use prometheus::proto;
 
 /// Lower bound of the first bucket, in seconds. Shorter durations count as this one.
 const SHORTEST: f64 = 1e-7;
-/// Ratio of the bounds of neighbouring buckets.
+/// Ratio of the bounds of neighboring buckets.
 const GROWTH: f64 = 1.02;
 /// Enough for durations of more than an hour; longer ones are in the last bucket.
 const BUCKETS: usize = 1240;
@@ -24,7 +24,7 @@ const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
 /// A metric family of summaries with `L` labels.
 #[derive(Clone)]
-pub(crate) struct SummaryMetric<const L: usize> {
+pub struct SummaryMetric<const L: usize> {
     desc: Arc<Desc>,
     names: [&'static str; L],
     series: Arc<Mutex<BTreeMap<[String; L], Series>>>,
@@ -40,14 +40,14 @@ struct Series {
 
 impl<const L: usize> SummaryMetric<L> {
     /// An empty family. `names`, the label names, must be sorted.
-    pub(crate) fn new(name: &str, help: &str, names: [&'static str; L]) -> Result<Self, prometheus::Error> {
+    pub fn new(name: &str, help: &str, names: [&'static str; L]) -> Result<Self, prometheus::Error> {
         let labels = names.iter().map(|name| (*name).to_owned()).collect();
         let desc = Desc::new(name.to_owned(), help.to_owned(), labels, std::collections::HashMap::new())?;
         Ok(SummaryMetric { desc: Arc::new(desc), names, series: Arc::default() })
     }
 
     /// Counts a duration. `now` is the time since a fixed instant; it selects the window.
-    pub(crate) fn observe(&self, labels: [&str; L], took: Duration, now: Duration) {
+    pub fn observe(&self, labels: [&str; L], took: Duration, now: Duration) {
         let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         let series = all.entry(labels.map(str::to_owned)).or_default();
         let seconds = took.as_secs_f64();

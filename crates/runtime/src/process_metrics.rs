@@ -1,23 +1,25 @@
 //! Metrics of the process: its resource usage and its build.
 
 use prometheus::{
-    Counter, Gauge, register_counter_with_registry, register_gauge_vec_with_registry,
+    Counter, Gauge, IntCounter, register_counter_with_registry, register_gauge_vec_with_registry,
     register_gauge_with_registry,
 };
-use runtime::MetricRegistry;
-use runtime::version;
 
-pub(super) struct ProcessMetrics {
+use crate::{MetricRegistry, dropped_log_lines, version};
+
+/// CPU time, memory, open files and lost log lines of this process.
+pub struct ProcessMetrics {
     cpu: Counter,
     resident: Gauge,
     virtual_bytes: Gauge,
     open_fds: Gauge,
     max_fds: Gauge,
+    dropped_log_lines: IntCounter,
 }
 
 impl ProcessMetrics {
     /// `started` is the start time of the process in seconds since the Unix epoch.
-    pub(super) fn new(registry: &MetricRegistry, started: f64) -> Result<Self, prometheus::Error> {
+    pub fn new(registry: &MetricRegistry, started: f64) -> Result<Self, prometheus::Error> {
         let gauge = |name: &str, help: &str| register_gauge_with_registry!(name, help, registry);
         gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.")?
             .set(started);
@@ -31,14 +33,20 @@ impl ProcessMetrics {
             virtual_bytes: gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.")?,
             open_fds: gauge("process_open_fds", "Number of open file descriptors.")?,
             max_fds: gauge("process_max_fds", "Maximum number of open file descriptors.")?,
+            dropped_log_lines: registry.counter(
+                "portcullis_log_lines_dropped_total",
+                "Number of log lines that were dropped, because standard error was not read in time.",
+            )?,
         })
     }
 
-    /// Updates the values from `/proc`; they stay zero without it.
+    /// Updates the values. Those from `/proc` stay zero without it.
     #[expect(clippy::cast_precision_loss, reason = "figures for a page of floats")]
-    pub(super) fn read(&self) {
+    pub fn read(&self) {
         const PAGE: f64 = 4096.0;
         const TICKS: f64 = 100.0;
+        let known = self.dropped_log_lines.get();
+        self.dropped_log_lines.inc_by(dropped_log_lines().saturating_sub(known));
         if let Ok(stat) = std::fs::read_to_string("/proc/self/stat")
             && let Some((_, fields)) = stat.rsplit_once(") ")
         {
@@ -62,7 +70,7 @@ impl ProcessMetrics {
 }
 
 /// Registers `kubernetes_build_info`, a constant 1 whose labels carry the information.
-pub(super) fn register_build_info(registry: &MetricRegistry) -> Result<(), prometheus::Error> {
+pub fn register_build_info(registry: &MetricRegistry) -> Result<(), prometheus::Error> {
     const HELP: &str = "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.";
     let labels = [
         ("build_date", ""),
