@@ -4,6 +4,8 @@
 //! `metadata.resourceVersion` whose digits the store fills in. So a GET sends the body unchanged, a list item is the body without its
 //! [`head`], and another version with the same fields only needs another head; the body is not parsed or encoded again.
 
+use std::io;
+
 use bytes::Bytes;
 use storage::{Record, StoredEntry};
 use value::{Value, write};
@@ -109,7 +111,8 @@ pub fn tail(entry: &StoredEntry, stored_head: usize) -> &[u8] {
     entry.body.get(stored_head..entry.body.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// First byte of a body that stands for a value that could not be decoded; the rest says why.
+/// A body that begins with this byte is no object: the value could not be decoded, and the rest of the body is the error. JSON never
+/// begins with it.
 const UNREADABLE: u8 = 0;
 
 /// The record of a value that cannot be decoded. [`tree`] fails for it with `why`.
@@ -150,58 +153,98 @@ pub fn parse_body(key: &str, body: &[u8]) -> Result<Value, api::Status> {
 /// Indents compact JSON by two spaces a level, as Go's encoder does.
 pub fn indent(compact: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(compact.len() * 2);
-    let mut level = 0_usize;
-    let mut in_string = false;
-    let mut escaped = false;
-    let mut bytes = compact.iter().copied().peekable();
-    let line = |out: &mut Vec<u8>, level: usize| {
-        out.push(b'\n');
-        out.resize(out.len() + 2 * level, b' ');
-    };
-    while let Some(b) = bytes.next() {
-        if in_string {
-            out.push(b);
-            in_string = escaped || b != b'"';
-            escaped = !escaped && b == b'\\';
-            continue;
-        }
-        match b {
-            b'"' => {
-                in_string = true;
-                out.push(b);
-            }
-            b'{' | b'[' => {
-                out.push(b);
-                if let Some(close @ (b'}' | b']')) = bytes.peek().copied() {
-                    bytes.next();
-                    out.push(close);
-                } else {
-                    level += 1;
-                    line(&mut out, level);
-                }
-            }
-            b'}' | b']' => {
-                level = level.saturating_sub(1);
-                line(&mut out, level);
-                out.push(b);
-            }
-            b',' => {
-                out.push(b);
-                line(&mut out, level);
-            }
-            b':' => out.extend_from_slice(b": "),
-            b'\n' | b' ' | b'\r' | b'\t' => {}
-            _ => out.push(b),
-        }
-    }
+    // Writing to a vector does not fail.
+    let _ = Indenter::default().write(compact, &mut out);
     out
+}
+
+/// Indents compact JSON that arrives in parts, as [`indent`] does. The result may be a hundred times as large as the input.
+#[derive(Debug, Default)]
+pub struct Indenter {
+    level: usize,
+    in_string: bool,
+    escaped: bool,
+    /// The last byte opened an object or an array, which is empty if the next one closes it.
+    opened: bool,
+}
+
+impl Indenter {
+    /// Writes the next part. It may end anywhere.
+    pub fn write<W: io::Write>(&mut self, part: &[u8], out: &mut W) -> io::Result<()> {
+        let mut rest = part;
+        while let Some((&b, after)) = rest.split_first() {
+            if self.in_string {
+                rest = self.string(rest, out)?;
+                continue;
+            }
+            rest = after;
+            if std::mem::take(&mut self.opened) {
+                if matches!(b, b'}' | b']') {
+                    out.write_all(&[b])?;
+                    continue;
+                }
+                self.level += 1;
+                self.line(out)?;
+            }
+            match b {
+                b'"' => {
+                    out.write_all(&[b])?;
+                    self.in_string = true;
+                }
+                b'{' | b'[' => {
+                    out.write_all(&[b])?;
+                    self.opened = true;
+                }
+                b'}' | b']' => {
+                    self.level = self.level.saturating_sub(1);
+                    self.line(out)?;
+                    out.write_all(&[b])?;
+                }
+                b',' => {
+                    out.write_all(&[b])?;
+                    self.line(out)?;
+                }
+                b':' => out.write_all(b": ")?,
+                b'\n' | b' ' | b'\r' | b'\t' => {}
+                _ => out.write_all(&[b])?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies bytes of a string up to its end, and returns the rest.
+    fn string<'p, W: io::Write>(&mut self, part: &'p [u8], out: &mut W) -> io::Result<&'p [u8]> {
+        let mut length = 0;
+        for b in part {
+            length += 1;
+            self.in_string = self.escaped || *b != b'"';
+            self.escaped = !self.escaped && *b == b'\\';
+            if !self.in_string {
+                break;
+            }
+        }
+        let (string, rest) = part.split_at_checked(length).unwrap_or((part, &[]));
+        out.write_all(string)?;
+        Ok(rest)
+    }
+
+    fn line<W: io::Write>(&self, out: &mut W) -> io::Result<()> {
+        /// A line feed and the indentation of the deepest level of most objects.
+        const LINE: &[u8] = b"\n                                                                ";
+        let (line, more) = (LINE, (2 * self.level + 1).saturating_sub(LINE.len()));
+        out.write_all(line.get(..2 * self.level + 1).unwrap_or(line))?;
+        for _ in 0..more {
+            out.write_all(b" ")?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use value::json;
 
-    use super::{head, indent, record};
+    use super::{Indenter, head, indent, record};
 
     #[test]
     fn kind_and_api_version_come_first_and_the_revision_is_located() {
@@ -223,5 +266,20 @@ mod tests {
             std::str::from_utf8(&text).unwrap(),
             "{\n  \"a\": [],\n  \"b\": {\n    \"c\": \"x,{\\\"\",\n    \"d\": [\n      1,\n      2\n    ]\n  }\n}"
         );
+    }
+
+    #[test]
+    fn json_in_parts_is_indented_as_the_whole() {
+        let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+        for text in [r#"{"a":[],"b":{"c":"x,{\"\\","d":[1,{},2]},"":{}}"#, &deep] {
+            let whole = indent(text.as_bytes());
+            for length in 1..text.len() {
+                let (mut out, mut indenter) = (Vec::new(), Indenter::default());
+                for part in text.as_bytes().chunks(length) {
+                    indenter.write(part, &mut out).unwrap();
+                }
+                assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(&whole), "{length}");
+            }
+        }
     }
 }

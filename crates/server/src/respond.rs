@@ -1,6 +1,6 @@
 //! Turns a handler's answer into an HTTP response.
 
-use std::io::Write as _;
+mod built;
 
 use crate::table::{self, TableOptions, TableRequest, TableScope};
 use api::{Status, StatusReason, order};
@@ -8,8 +8,6 @@ use audit::AuditRecord;
 use catalog::ServedResource;
 use catalog::encode;
 use crd::columns::TableAllowance;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WARNING,
 };
@@ -18,25 +16,28 @@ use kinds::table::Verb;
 use requests::negotiate::{self, Forms, Media, MetadataShape, NegotiatedResponse, ObjectForm};
 use requests::request_info::Query;
 use value::order::KeyOrder;
-use value::{Value, write, yaml};
+use value::{Value, text, write, yaml};
 
 use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::decode::internal_package;
-use crate::heavy::LARGE;
+use heavy_lane::LARGE;
+use transport::unsent::UnsentPieces;
+
+pub use built::{ListWriter, finished};
 
 /// Minimum size in bytes of a body that is compressed.
 const GZIP_FROM: u64 = 128 * 1024;
 
 /// The response to a request that reached its handler, with its warnings.
-pub fn finish(
+pub fn response_of(
     call: &mut Call,
     kind: Option<&ServedResource>,
     result: Result<HandlerResponse, Status>,
 ) -> Response<Body> {
     let mut response = match result.and_then(|answer| encode(call, kind, answer)) {
         Ok(response) => response,
-        Err(status) => refusal(&status, &call.headers, &call.query, call.record()),
+        Err(status) => refusal(&status, &call.headers, &call.query, call.audit_record()),
     };
     warn(&mut response, call.take_warnings());
     response
@@ -58,7 +59,7 @@ pub fn encoding(
                 accepted.is_some_and(|a| a.form == ObjectForm::Object && a.media == Media::Json && !a.pretty);
             match accepted.map(|accepted| accepted.form) {
                 Some(ObjectForm::Table(_)) => table::work(kind, size),
-                _ if is_plain && !packs() && !call.record().wants_response() => 0,
+                _ if is_plain && !packs() && !call.audit_record().wants_response() => 0,
                 _ => size,
             }
         }
@@ -285,18 +286,24 @@ fn encode(
             {
                 let bytes = kind.bytes(&entry);
                 let body = match accepted.pretty {
-                    true => Body::from(encode::indent(&bytes)),
+                    true => built::indented(call, &bytes)?,
                     false if kind.is_stored_version() => Body::shared(bytes),
                     false => Body::from(bytes),
                 };
                 respond(code, "application/json", body)
             } else {
-                object(call, Some(kind), code, kind.show_unconverted(&entry)?.into_value(), accepted)?
+                object(
+                    call,
+                    Some(kind),
+                    code,
+                    kind.shapes().show_unconverted(&entry)?.into_value(),
+                    accepted,
+                )?
             }
         }
         HandlerResponse::Object(code, value) => {
             if value.str_at(&["kind"]) == Some("Status") {
-                call.record().response_status(&value);
+                call.audit_record().response_status(&value);
             }
             let accepted = match kind {
                 Some(kind) => negotiate::accept(&call.headers, &call.query, forms(call, kind))?,
@@ -305,19 +312,26 @@ fn encode(
             object(call, kind, code, value, accepted)?
         }
     };
-    note(call, &response);
-    Ok(compressed(call, response))
+    note(call, &response)?;
+    compressed(call, response)
 }
 
-/// Records the response object for audit. Responses outside the API are not recorded, as in kube-apiserver.
-fn note(call: &Call, response: &Response<Body>) {
-    let record = call.record();
+/// Copies of a response that are in memory while it is recorded.
+const AUDIT_COPIES: u64 = 4;
+
+/// Records the response object for audit. Responses outside the API are not recorded, as in kube-apiserver. Fails with 429 if the client
+/// has no room for the copies, unless the request has written.
+fn note(call: &Call, response: &Response<Body>) -> Result<(), Status> {
+    let record = call.audit_record();
     let is_object = call.info.is_resource || call.info.path.starts_with("/api");
     if !is_object || !record.wants_response() {
-        return;
+        return Ok(());
     }
+    let copies = response.body().len().unwrap_or_default().saturating_mul(AUDIT_COPIES);
+    let charge = UnsentPieces::new(call.payer.clone()).charge_work(copies);
+    let _charge = if call.effort.has_written() { charge.ok().flatten() } else { charge? };
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let Some(body) = response.body().bytes() else { return };
+    let Some(body) = response.body().bytes() else { return Ok(()) };
     if content_type.starts_with("application/json") {
         record.response_object(&body);
     } else if content_type.starts_with("application/yaml")
@@ -325,6 +339,7 @@ fn note(call: &Call, response: &Response<Body>) {
     {
         record.response_object(&write::to_vec(&read.value).into());
     }
+    Ok(())
 }
 
 fn object(
@@ -371,8 +386,8 @@ fn object(
         }
         _ => value,
     };
-    let body = render(&value, order_of(kind, &value), accepted.media, accepted.pretty);
-    Ok(respond(code, accepted.media.content_type(), Body::from(body)))
+    let body = built::object(call, &value, order_of(kind, &value), accepted)?;
+    Ok(respond(code, accepted.media.content_type(), body))
 }
 
 /// Field order in the JSON of an answer about a kind.
@@ -404,26 +419,18 @@ fn takes_gzip(header: &HeaderValue) -> bool {
 }
 
 /// Compresses a large response to a read if the client accepts gzip.
-fn compressed(call: &Call, mut response: Response<Body>) -> Response<Body> {
+fn compressed(call: &Call, mut response: Response<Body>) -> Result<Response<Body>, Status> {
     let large = response.body().len().is_some_and(|len| len >= GZIP_FROM);
     if !large || !call.info.is_read_only() || !call.headers.get(ACCEPT_ENCODING).is_some_and(takes_gzip) {
-        return response;
+        return Ok(response);
     }
     let body = std::mem::replace(response.body_mut(), Body::empty());
-    let Some(bytes) = body.into_bytes() else { return response };
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
-    let packed = encoder.write_all(&bytes).and_then(|()| encoder.finish());
-    match packed {
-        Ok(packed) => {
-            *response.body_mut() = Body::from(packed);
-            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            if !response.headers().get_all(VARY).iter().any(|known| known == "Accept-Encoding") {
-                response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
-            }
-        }
-        Err(_) => *response.body_mut() = Body::from(bytes),
+    *response.body_mut() = built::compressed(call, body)?;
+    response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    if !response.headers().get_all(VARY).iter().any(|known| known == "Accept-Encoding") {
+        response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
     }
-    response
+    Ok(response)
 }
 
 /// Limits warnings as Kubernetes does: all in full up to 4096 characters in total. Beyond that, each is cut to 256 characters and further
@@ -433,7 +440,7 @@ fn bounded(warnings: Vec<String>) -> Vec<String> {
     const EACH: usize = 256;
     let mut sent: Vec<String> = Vec::new();
     let (mut written, mut cutting) = (0, false);
-    let cut = |text: String| text.chars().take(EACH).collect::<String>();
+    let cut = |text: String| text::first_chars(&text, EACH).to_owned();
     for text in warnings {
         // Drop empty warnings, and those with control characters, which a header cannot carry.
         if text.is_empty() || text.contains(char::is_control) {

@@ -1,9 +1,11 @@
 //! Converts objects to `Table` and `PartialObjectMetadata`.
 
+use std::borrow::Cow;
+
 use api::Status;
 use catalog::ServedResource;
 use crd::columns::{Columns, TableAllowance};
-use kinds::print;
+use kinds::print::{self, TableDef};
 use requests::request_info::Query;
 use value::{Map, Value};
 
@@ -70,55 +72,86 @@ pub struct TableRequest<'a> {
 
 /// Makes a table of `objects`, which are in the version of the request. Cells are empty once the allowance is used up.
 pub fn table(kind: &ServedResource, objects: &[Value], metadata: Value, request: TableRequest<'_>) -> Value {
-    let TableRequest { version, options, now, allowance } = request;
-    if let Some(custom) = kind.as_custom() {
-        let is_scale = objects.first().is_some_and(|o| o.str_at(&["apiVersion"]) == Some("autoscaling/v1"));
-        let scale;
-        let columns = if is_scale {
-            scale = Columns::of_scale();
-            &scale
-        } else {
-            custom.version.compiled().columns()
-        };
-        let rows = objects.iter().map(|object| {
-            let cells = columns.cells(object, now, allowance);
-            row(object, cells, Vec::new(), version, options)
-        });
-        let rows = rows.collect();
-        return document(options.headers.then(|| columns.headers()), version, rows, metadata);
+    let columns = TableColumns::of(kind, objects.first());
+    let rows = columns.rows(kind, objects, request);
+    let mut document = columns.document(request, rows, metadata);
+    if objects.is_empty() && kind.row().is_some() && NULL_ROWS.contains(&kind.gvk.kind.as_str()) {
+        document.set_at(&["rows"], Value::Null);
     }
-    // The `scale` subresource returns another kind than the one in the path.
-    let shown = objects.first().map(api::meta::gvk).filter(|gvk| !gvk.kind.is_empty());
-    let crd = match &shown {
-        Some(gvk) => kinds::table::behavior(&gvk.group_kind()).table(),
-        None => kind.table(),
-    };
-    // Rows are made of the storage version: `autoscaling/v1` has most of the metrics in an annotation.
-    let stored: Option<Vec<Value>> = (kind.gvk.kind == "HorizontalPodAutoscaler" && kind.gvk.version == "v1")
-        .then(|| objects.iter().map(kinds::convert::autoscaling::v1_to_v2).collect());
-    let inside = stored.as_deref().unwrap_or(objects);
-    let printed = match options.of {
-        TableScope::List => crd.rows(&inside.iter().collect::<Vec<_>>(), now),
-        TableScope::One => {
-            let cells = inside.iter().map(|object| crd.row(object, now));
-            cells.enumerate().map(|(index, cells)| print::TableRow { index, cells }).collect()
+    document
+}
+
+/// The columns of the objects that a request returns.
+pub enum TableColumns<'a> {
+    Custom(Cow<'a, Columns>),
+    BuiltIn(&'static TableDef),
+}
+
+impl<'a> TableColumns<'a> {
+    /// `first` is the first object. The `scale` subresource returns another kind than the one in the path.
+    pub fn of(kind: &'a ServedResource, first: Option<&Value>) -> Self {
+        if let Some(custom) = kind.as_custom() {
+            let is_scale = first.is_some_and(|o| o.str_at(&["apiVersion"]) == Some("autoscaling/v1"));
+            return TableColumns::Custom(if is_scale {
+                Cow::Owned(Columns::of_scale())
+            } else {
+                Cow::Borrowed(custom.version.compiled().columns())
+            });
         }
-    };
-    let rows: Vec<Value> = printed
-        .into_iter()
-        .filter_map(|printed| {
+        let shown = first.map(api::meta::gvk).filter(|gvk| !gvk.kind.is_empty());
+        TableColumns::BuiltIn(match &shown {
+            Some(gvk) => kinds::table::behavior(&gvk.group_kind()).table(),
+            None => kind.table(),
+        })
+    }
+
+    /// True if each row depends only on its object, so that the rows of a list can be made in parts.
+    pub fn has_independent_rows(&self) -> bool {
+        match self {
+            TableColumns::Custom(_) => true,
+            TableColumns::BuiltIn(table) => table.has_independent_rows(),
+        }
+    }
+
+    /// The rows of `objects`, in their order unless the kind sorts them.
+    pub fn rows(&self, kind: &ServedResource, objects: &[Value], request: TableRequest<'_>) -> Vec<Value> {
+        let TableRequest { version, options, now, allowance } = request;
+        let table = match self {
+            TableColumns::Custom(columns) => {
+                let cells = |object| columns.cells(object, now, allowance);
+                return objects.iter().map(|o| row(o, cells(o), Vec::new(), version, options)).collect();
+            }
+            TableColumns::BuiltIn(table) => table,
+        };
+        // Rows are made of the storage version: `autoscaling/v1` has most of the metrics in an annotation.
+        let stored: Option<Vec<Value>> = (kind.gvk.kind == "HorizontalPodAutoscaler"
+            && kind.gvk.version == "v1")
+            .then(|| objects.iter().map(kinds::convert::autoscaling::v1_to_v2).collect());
+        let inside = stored.as_deref().unwrap_or(objects);
+        let printed = match options.of {
+            TableScope::List => table.rows(&inside.iter().collect::<Vec<_>>(), now),
+            TableScope::One => {
+                let cells = inside.iter().map(|object| table.row(object, now));
+                cells.enumerate().map(|(index, cells)| print::TableRow { index, cells }).collect()
+            }
+        };
+        let rows = printed.into_iter().filter_map(|printed| {
             let shown = if options.include == IncludeObject::Object { objects } else { inside };
             let object = shown.get(printed.index)?;
             let conditions = print::row_conditions(&kind.gvk.group, &kind.gvk.kind, object);
             Some(row(object, printed.cells, conditions, version, options))
-        })
-        .collect();
-    let headers = crd.columns().iter().map(|column| column.to_value()).collect();
-    let mut document = document(options.headers.then_some(headers), version, rows, metadata);
-    if objects.is_empty() && NULL_ROWS.contains(&kind.gvk.kind.as_str()) {
-        document.set_at(&["rows"], Value::Null);
+        });
+        rows.collect()
     }
-    document
+
+    /// The table of these rows.
+    pub fn document(&self, request: TableRequest<'_>, rows: Vec<Value>, metadata: Value) -> Value {
+        let headers = request.options.headers.then(|| match self {
+            TableColumns::Custom(columns) => columns.headers(),
+            TableColumns::BuiltIn(table) => table.columns().iter().map(|column| column.to_value()).collect(),
+        });
+        document(headers, request.version, rows, metadata)
+    }
 }
 
 /// Kinds whose empty table has `rows: null` in kube-apiserver.

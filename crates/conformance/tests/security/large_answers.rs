@@ -93,3 +93,49 @@ async fn rules_of_large_roles_are_listed_on_the_heavy_lane() {
         assert_eq!(heavy_lane_requests(&admin).await > before, is_large, "{user}");
     }
 }
+
+/// The most memory that a process had since [`forget_peak`], in KiB.
+fn peak_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse().unwrap()
+}
+
+/// Sets the peak to the memory that the process has now.
+fn forget_peak(pid: u32) {
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
+}
+
+/// Objects with many small values, which take several times as much memory as trees.
+#[tokio::test]
+async fn lists_in_other_forms_are_built_in_parts() {
+    const OBJECTS: usize = 48;
+    /// The stored bytes are about 30 MiB, and trees of all objects take several times as much.
+    const MOST_KIB: u64 = 20 * 1024;
+    let folder = tempfile::TempDir::new().unwrap();
+    let server = Server::serve_at(folder.path(), &[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let data: serde_json::Map<String, serde_json::Value> =
+        (0..12_000).map(|number| (format!("key-{number:06}"), json!("v".repeat(20)))).collect();
+    for number in 0..OBJECTS {
+        let map = json!({"metadata": {"name": format!("m{number}")}, "data": data});
+        accepts(admin.post(MAPS, &map).await).unwrap();
+    }
+    drop((admin, server));
+    // After a restart no memory is left over from the writes.
+    let server = Server::serve_at(folder.path(), &[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let path = format!("{MAPS}?includeObject=None");
+    for (path, header) in [(path.as_str(), ("accept", TABLE)), (MAPS, ("accept-encoding", "gzip"))] {
+        forget_peak(server.pid());
+        let before = server.resident_kib().unwrap();
+        let answer = admin.send(Method::GET, path, &[header], bytes::Bytes::new()).await.unwrap();
+        assert_eq!(answer.code, 200, "{header:?}");
+        let more = peak_kib(server.pid()).saturating_sub(before);
+        assert!(
+            more < MOST_KIB,
+            "{header:?}: the server took {more} KiB for a response of {}",
+            answer.body.len()
+        );
+    }
+}

@@ -1,41 +1,78 @@
 //! LIST: a consistent snapshot of a collection, in pages if requested.
 
+mod answer;
+
 use std::sync::Arc;
 
-use crate::table::{self, TableOptions, TableRequest, TableScope};
-use api::selector::{FieldSelector, LabelSelector, Selection};
-use api::{Status, StatusCause, StatusDetails, order};
-use catalog::encode;
-use catalog::splice::Splice;
-use catalog::{Sent, ServedResource};
-use crd::columns::TableAllowance;
-use requests::negotiate::{self, Forms, Media, MetadataShape, ObjectForm};
+use api::selector::{FEW_REQUIREMENTS, Selection};
+use api::{Status, StatusCause, StatusDetails};
+use catalog::ServedResource;
+use heavy_lane::LARGE;
 use requests::options::{self, ListOptions};
+use runtime::LogLimit;
 use storage::{ListAt, ListRequest, ReadError, Store, StoredEntry};
 use value::{Value, go, json, write};
 
-use crate::body::Body;
 use crate::call::{Call, HandlerResponse};
 use crate::consistent_reads;
-use crate::respond;
 use crate::state::State;
 
-/// Number of entries whose selectors are evaluated together.
+pub use answer::answer;
+
+/// Number of entries that are processed together.
 const CHUNK: usize = 500;
+
+/// Stored bytes of the entries that are decoded together; a single larger object exceeds it.
+const CHUNK_BYTES: usize = 512 * 1024;
 
 /// Parses the selectors of a request; refuses fields that the kind does not support.
 pub fn selection(call: &Call, kind: &ServedResource) -> Result<Selection, Status> {
-    let labels = LabelSelector::parse(&call.info.label_selector).map_err(Status::bad_request)?;
-    let fields = FieldSelector::parse(&call.info.field_selector).map_err(Status::bad_request)?;
+    let labels = call.info.label_selector.parsed().clone().map_err(Status::bad_request)?;
+    let fields = call.info.field_selector.parsed().clone().map_err(Status::bad_request)?;
     fields.requirements().iter().try_for_each(|requirement| kind.check_field(&requirement.field))?;
     Ok(Selection { labels, fields: kind.stored_fields_of(fields) })
+}
+
+/// The work to match an entry, as the number of bytes of a body that are decoded in the same time. Each of a few requirements searches the
+/// labels or fields of the entry; for more, they are sorted once.
+pub(super) fn matching_work(selection: &Selection, entry: &StoredEntry) -> usize {
+    let requirements = selection.labels.requirements().len() + selection.fields.requirements().len();
+    let searches = requirements.min(2 * FEW_REQUIREMENTS);
+    (requirements.saturating_mul(128) + searches.saturating_mul(entry.facts.len())) / 256
+}
+
+/// Splits entries into chunks that can be decoded at once: at most [`CHUNK`] entries and about [`CHUNK_BYTES`].
+pub fn chunks(mut rest: &[Arc<StoredEntry>]) -> impl Iterator<Item = &[Arc<StoredEntry>]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0_usize;
+        let fits = |entry: &&Arc<StoredEntry>| {
+            let is_first = bytes == 0;
+            bytes = bytes.saturating_add(entry.body.len().max(1));
+            is_first || bytes <= CHUNK_BYTES
+        };
+        let length = rest.iter().take(CHUNK).take_while(fits).count();
+        let (chunk, later) = rest.split_at_checked(length)?;
+        rest = later;
+        (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+/// The first entries of a list whose matching is about [`LARGE`] bytes of work, but at most [`CHUNK`], and that work.
+fn next_chunk(selection: &Selection, entries: &[Arc<StoredEntry>]) -> (usize, usize) {
+    let mut work = 0_usize;
+    for (at, entry) in entries.iter().take(CHUNK).enumerate() {
+        work = work.saturating_add(matching_work(selection, entry));
+        if work > LARGE {
+            return (at + 1, work);
+        }
+    }
+    (entries.len().min(CHUNK), work)
 }
 
 #[derive(Debug)]
 pub struct SelectedPage {
     /// Entries in key order.
     pub entries: Vec<Arc<StoredEntry>>,
-    /// Revision of the snapshot.
     pub revision: u64,
     /// Continue token of the next page; empty on the last page.
     pub next: String,
@@ -63,7 +100,8 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
     let scope = kind.scope(&call.info.namespace);
     state.storage.unreadable.check_scope(&scope)?;
     let store = state.storage.store.of(&scope);
-    let from = start(store, &options, &scope).await?;
+    let exact_lists = ExactLists::of(kind, &selection, &options);
+    let from = start(store, &options, &scope, exact_lists).await?;
     let limit = usize::try_from(options.limit).unwrap_or(usize::MAX);
     let everything = selection.is_everything();
     // With selectors the limit counts matches, so read everything and count here.
@@ -82,10 +120,21 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
         let mut matched = Vec::new();
         remaining = None;
         let entries: Vec<Arc<StoredEntry>> = page.entries.iter().cloned().collect();
-        if kind.reads_objects(&selection) {
-            call.effort.enter_lane(entries.iter().map(|entry| entry.body.len()).sum()).await;
-        }
-        'pages: for some in entries.chunks(CHUNK) {
+        let decoded: usize = if kind.reads_objects(&selection) {
+            entries.iter().map(|entry| entry.body.len()).sum()
+        } else {
+            0
+        };
+        let matched_work: usize = entries.iter().map(|entry| matching_work(&selection, entry)).sum();
+        call.effort.enter_lane(decoded.saturating_add(matched_work)).await;
+        let mut rest = entries.as_slice();
+        'pages: while !rest.is_empty() {
+            let (mut length, work) = next_chunk(&selection, rest);
+            if decoded > 0 {
+                length = length.min(chunks(rest).next().map_or(length, <[_]>::len));
+            }
+            let (some, later) = rest.split_at(length);
+            rest = later;
             let selected = state.converter(kind).selected(&selection, some).await?;
             for (entry, selected) in some.iter().zip(selected) {
                 // As in kube-apiserver, entries after a full page lead to another page, even if none of them matches.
@@ -97,6 +146,8 @@ pub async fn select(state: &State, call: &Call, kind: &ServedResource) -> Result
                     matched.push(Arc::clone(entry));
                 }
             }
+            // The deadline of the request applies between chunks.
+            heavy_lane::yield_after(work).await;
         }
         matched
     };
@@ -115,7 +166,38 @@ struct Start {
     latest_after_expiry: bool,
 }
 
-async fn start(store: &Store, options: &ListOptions, scope: &str) -> Result<Start, Status> {
+/// The source of a list at an exact revision, or of a further page, as in kube-apiserver 1.37 on etcd 3.5.13 or newer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ExactLists {
+    /// Memory, when it has reached the revision. If it does not in time, the answer asks the client to try again.
+    WaitForMemory,
+    /// Memory or the backend, at once: Events, which kube-apiserver does not hold in memory, and a list of one object by its name.
+    AskBackend,
+}
+
+impl ExactLists {
+    fn of(kind: &ServedResource, selection: &Selection, options: &ListOptions) -> Self {
+        let is_one = options.continue_token.is_empty()
+            && selection.fields.requires_exact_match("metadata.name").is_some();
+        let is_event = (kind.stored.group.as_str(), kind.stored.kind.as_str()) == ("", "Event");
+        if is_one || is_event { ExactLists::AskBackend } else { ExactLists::WaitForMemory }
+    }
+
+    /// Fails if memory has to reach the revision and does not.
+    async fn wait(self, store: &Store, revision: u64) -> Result<(), Status> {
+        if self == ExactLists::AskBackend || consistent_reads::reaches(store, revision).await {
+            return Ok(());
+        }
+        Err(too_large(revision, store.revision()))
+    }
+}
+
+async fn start(
+    store: &Store,
+    options: &ListOptions,
+    scope: &str,
+    exact_lists: ExactLists,
+) -> Result<Start, Status> {
     let latest = Start { at: ListAt::Latest, after: None, continued: false, latest_after_expiry: false };
     if !options.continue_token.is_empty() {
         let (after, revision) = read_token(&options.continue_token, scope)
@@ -127,8 +209,8 @@ async fn start(store: &Store, options: &ListOptions, scope: &str) -> Result<Star
         }
         let at = match u64::try_from(revision) {
             Ok(revision) => {
-                // Another server may have written the token. If memory does not reach the revision, the backend is asked.
-                consistent_reads::reaches(store, revision).await;
+                // Another server may have written the token.
+                exact_lists.wait(store, revision).await?;
                 ListAt::Exact(revision)
             }
             Err(_) => consistent_reads::list_at(store).await?,
@@ -148,11 +230,14 @@ async fn start(store: &Store, options: &ListOptions, scope: &str) -> Result<Star
         "NotOlderThan" => false,
         _ => options.limit > 0,
     };
-    // The backend is asked for an exact revision that memory does not reach.
-    if !consistent_reads::reaches(store, wanted).await && !exact {
+    if exact {
+        exact_lists.wait(store, wanted).await?;
+        return Ok(Start { at: ListAt::Exact(wanted), ..latest });
+    }
+    if !consistent_reads::reaches(store, wanted).await {
         return Err(too_large(wanted, store.revision()));
     }
-    Ok(if exact { Start { at: ListAt::Exact(wanted), ..latest } } else { latest })
+    Ok(latest)
 }
 
 /// The 504 for a revision that does not exist yet.
@@ -187,12 +272,14 @@ fn read_status(error: &ReadError, from: &Start, scope: &str, store: &Store) -> S
                 ListAt::Exact(revision) => revision,
                 ListAt::Latest => store.revision().max(*current),
             };
-            // kube-apiserver passes an exact read to etcd, whose error suggests no retry.
-            let refusal = too_large(wanted, *current);
-            if from.continued { refusal } else { refusal.without_retry() }
+            // An error of the store itself suggests no retry, as the one of etcd in kube-apiserver.
+            too_large(wanted, *current).without_retry()
         }
         ReadError::Unavailable(why) => {
-            tracing::error!(%error, "cannot read a list from the store. Check the storage backend");
+            static LOG: LogLimit = LogLimit::new();
+            if let Some(unlogged) = LOG.due() {
+                tracing::error!(%error, unlogged, "cannot read a list from the store. Check the storage backend");
+            }
             // kube-apiserver passes on the message of etcd.
             if store.is_shared() {
                 Status::plain(why.clone())
@@ -243,130 +330,4 @@ fn read_token(token: &str, scope: &str) -> Result<(String, i64), String> {
         return Err(invalid(start.to_owned()));
     }
     Ok((format!("{scope}{after}"), revision))
-}
-
-/// Encodes a page in the form that the client accepts.
-pub async fn answer(
-    state: &State,
-    call: &mut Call,
-    kind: &ServedResource,
-    page: SelectedPage,
-) -> Result<HandlerResponse, Status> {
-    let accepted = negotiate::accept(&call.headers, &call.query, Forms::All)?;
-    let plain =
-        accepted.form == ObjectForm::Object && !page.entries.iter().any(|entry| kind.must_convert(entry));
-    if plain && accepted.media == Media::Json && !accepted.pretty {
-        return Ok(HandlerResponse::Raw(200, "application/json", Body::spliced(spliced(kind, page))));
-    }
-    // All other forms are built in memory.
-    let size = page.entries.iter().map(|entry| entry.body.len()).sum();
-    let is_table = matches!(accepted.form, ObjectForm::Table(_));
-    call.effort.enter_lane(if is_table { table::work(kind, size) } else { size }).await;
-    let metadata = list_metadata(kind, &page);
-    let value = match accepted.form {
-        ObjectForm::Object if plain => {
-            let bytes = spliced(kind, page).whole();
-            if accepted.media == Media::Json {
-                return Ok(HandlerResponse::Raw(200, "application/json", Body::from(encode::indent(&bytes))));
-            }
-            json::parse_wrapped(&bytes).map_err(Status::internal)?
-        }
-        ObjectForm::Object => {
-            let mut items = state.converter(kind).show_all(&page.entries).await?;
-            if kind.row().is_some() {
-                for item in &mut items {
-                    item.remove_at(&["kind"]);
-                    item.remove_at(&["apiVersion"]);
-                }
-            }
-            list_object(&kind.list_kind(), &kind.gvk.api_version(), metadata, values(items))
-        }
-        ObjectForm::Metadata(_, MetadataShape::One) => return Err(respond::is_a_list(kind)),
-        ObjectForm::Metadata(version, MetadataShape::Many) => {
-            let mut metadata = metadata;
-            drop_empty_continue(&mut metadata);
-            let items: Vec<Value> = match kind.row() {
-                // The metadata of a built-in resource is equal in all its versions.
-                Some(_) => {
-                    page.entries.iter().map(|entry| encode::tree(entry)).collect::<Result<_, Status>>()?
-                }
-                None => values(state.converter(kind).show_all(&page.entries).await?),
-            };
-            table::partial_list(&items, version, metadata)
-        }
-        ObjectForm::Table(version) => {
-            let options = TableOptions { of: TableScope::List, ..TableOptions::parse(&call.query)? };
-            let mut metadata = metadata;
-            drop_empty_continue(&mut metadata);
-            let rows = values(state.converter(kind).show_all(&page.entries).await?);
-            let allowance = TableAllowance::new(&call.effort.budget);
-            let request = TableRequest { version, options, now: state.now(), allowance: &allowance };
-            let table = table::table(kind, &rows, metadata, request);
-            call.effort.check()?;
-            if allowance.is_used_up() {
-                call.warn(table::INCOMPLETE);
-            }
-            table
-        }
-    };
-    Ok(HandlerResponse::Object(200, value))
-}
-
-/// Removes an empty `continue`: tables and partial metadata omit it.
-fn drop_empty_continue(metadata: &mut Value) {
-    if metadata.str_at(&["continue"]) == Some("") {
-        metadata.remove_at(&["continue"]);
-    }
-}
-
-fn list_object(kind: &str, api_version: &str, metadata: Value, items: Vec<Value>) -> Value {
-    Value::map([
-        ("kind", Value::from(kind)),
-        ("apiVersion", Value::from(api_version)),
-        ("metadata", metadata),
-        ("items", Value::List(items)),
-    ])
-}
-
-fn list_metadata(kind: &ServedResource, page: &SelectedPage) -> Value {
-    let mut metadata = Value::map([("resourceVersion", page.revision.to_string())]);
-    if kind.row().is_none() && page.next.is_empty() {
-        // Go writes the field of an unstructured list even when it is empty.
-        metadata.set_at(&["continue"], "");
-    }
-    if !page.next.is_empty() {
-        metadata.set_at(&["continue"], page.next.as_str());
-        if let Some(remaining) = page.remaining {
-            metadata.set_at(&["remainingItemCount"], i64::try_from(remaining).unwrap_or(i64::MAX));
-        }
-    }
-    metadata
-}
-
-/// The list as JSON, built from stored bytes.
-fn spliced(kind: &ServedResource, page: SelectedPage) -> Splice {
-    let mut head = Vec::with_capacity(256);
-    let mut foot = Vec::new();
-    if kind.row().is_none() {
-        // A list of custom resources has sorted keys, and its items include `kind` and `apiVersion`.
-        head.extend_from_slice(b"{\"apiVersion\":");
-        write::string(&mut head, &kind.gvk.api_version());
-        head.extend_from_slice(b",\"items\":[");
-        foot.extend_from_slice(b"],\"kind\":");
-        write::string(&mut foot, &kind.list_kind());
-        foot.extend_from_slice(b",\"metadata\":");
-        write::write(&mut foot, &list_metadata(kind, &page));
-        foot.extend_from_slice(b"}\n");
-        return Splice::new(head, page.entries, (b"", 0), foot);
-    }
-    head.extend_from_slice(&encode::head(&kind.gvk.api_version(), &kind.list_kind()));
-    head.extend_from_slice(b"\"metadata\":");
-    order::LIST_META.write(&mut head, &list_metadata(kind, &page));
-    head.extend_from_slice(b",\"items\":[");
-    foot.extend_from_slice(b"]}\n");
-    Splice::new(head, page.entries, (b"{", kind.stored_head_len()), foot)
-}
-
-fn values(objects: Vec<Sent>) -> Vec<Value> {
-    objects.into_iter().map(Sent::into_value).collect()
 }

@@ -4,19 +4,39 @@
 //! blocks for text with line breaks, and lines folded at the first space after column 80.
 
 use std::cmp::Ordering;
-use std::fmt::Write as _;
+use std::fmt::{self, Write};
 
 use super::resolve;
 use crate::{Map, Str, Value};
 
 /// Writes a value as a YAML document.
 pub fn write(value: &Value) -> String {
-    let mut emitter =
-        Emitter { out: String::with_capacity(256), column: 0, indent: None, blank: true, indenting: true };
+    let mut out = String::with_capacity(256);
+    // Writing to a string does not fail.
+    let _ = write_to(value, &mut out);
+    out
+}
+
+/// Like [`fn@write`], in parts of some kilobytes and single scalars. The document may be a hundred times as large as the value, because each
+/// line is indented. Ends at the first error of `sink`.
+pub fn write_to(value: &Value, sink: &mut dyn Write) -> fmt::Result {
+    let mut emitter = Emitter {
+        out: String::with_capacity(256),
+        sink,
+        sent: Ok(()),
+        column: 0,
+        indent: None,
+        blank: true,
+        indenting: true,
+    };
     emitter.node(value, ScalarContext::Root);
     emitter.start_line();
-    emitter.out
+    emitter.flush();
+    emitter.sent
 }
+
+/// Length of a part in bytes from which it is passed on.
+const PART: usize = 4096;
 
 const INDENT: usize = 2;
 const WIDTH: usize = 80;
@@ -42,8 +62,11 @@ enum Style {
     Literal,
 }
 
-struct Emitter {
+struct Emitter<'s> {
+    /// Bytes that are not passed on yet.
     out: String,
+    sink: &'s mut dyn Write,
+    sent: fmt::Result,
     /// Current column in characters, from 0.
     column: usize,
     /// Indentation of the innermost block; `None` before the first block.
@@ -54,7 +77,15 @@ struct Emitter {
     indenting: bool,
 }
 
-impl Emitter {
+impl Emitter<'_> {
+    /// Passes on what is written so far, unless the sink has failed.
+    fn flush(&mut self) {
+        if self.sent.is_ok() {
+            self.sent = self.sink.write_str(&self.out);
+        }
+        self.out.clear();
+    }
+
     fn put(&mut self, c: char) {
         self.out.push(c);
         self.column += 1;
@@ -67,6 +98,9 @@ impl Emitter {
 
     /// Moves to the indentation of the current block, on a new line unless this one contains only indentation.
     fn start_line(&mut self) {
+        if self.out.len() >= PART {
+            self.flush();
+        }
         let indent = self.indent.unwrap_or(0);
         if !self.indenting || self.column > indent || (self.column == indent && !self.blank) {
             self.line_break();
@@ -107,6 +141,7 @@ impl Emitter {
 
     fn node(&mut self, value: &Value, context: ScalarContext) {
         match value {
+            _ if self.sent.is_err() => {}
             Value::Null => self.scalar("null", Style::Plain, context),
             Value::Bool(true) => self.scalar("true", Style::Plain, context),
             Value::Bool(false) => self.scalar("false", Style::Plain, context),
