@@ -3,18 +3,18 @@
 //! All watches of a resource see events in the same order. An event is encoded once for all of them and the encoding is stored with the
 //! event; only selectors, tables and other versions require another encoding. A watch that does not keep up is ended.
 
+mod frames;
 pub mod shared_frames;
 mod start;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::table::{self, TableOptions, TableRequest};
+use crate::table::TableOptions;
 use api::Status;
 use api::selector::Selection;
 use bytes::{Bytes, BytesMut};
 use catalog::ServedResource;
-use crd::columns::TableAllowance;
 use requests::negotiate::{self, Forms, Media, ObjectForm};
 use requests::options::ListOptions;
 use runtime::random;
@@ -23,18 +23,17 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use transport::drain::PATIENCE;
 use transport::unsent::Payer;
-use value::{Budget, Value};
 
+use self::frames::{frame, trimmed};
 use self::shared_frames::Watcher;
 use self::start::{WatchStart, start_watch, wait_for_initial_state};
-use super::list::selection;
-use crate::body::Body;
-use crate::call::{Call, HandlerResponse};
+use super::list::{matching_work, selection};
+use crate::body::{Body, EarlyEnd};
+use crate::call::{Call, HandlerResponse, lane_account};
 use crate::consistent_reads;
-use crate::heavy::LARGE;
-use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
+use heavy_lane::LARGE;
 
 /// Capacity of the channel to one client, in chunks, besides the one being sent. An event is never split, so a chunk may be as large as an
 /// object.
@@ -102,10 +101,12 @@ pub async fn handle(
     if options.timeout_seconds.is_some_and(i64::is_negative) {
         return Ok(HandlerResponse::Raw(200, "application/json", Body::empty()));
     }
+    let ends_early = call.begin_long_running(&state.serving)?;
     let (channel, receiver) = mpsc::channel(CHUNKS);
-    let account = call.payer.as_ref().map(|payer| payer.owner().clone());
+    let account = call.payer.as_ref().map(|payer| lane_account(payer.account()));
+    let lineage = start.lineage();
     let sender = Sender {
-        watcher: Watcher { state: Arc::clone(state), kind: Arc::clone(&kind), account },
+        watcher: Watcher { state: Arc::clone(state), kind: Arc::clone(&kind), account, lineage },
         state: Arc::clone(state),
         kind,
         selection: Arc::new(selection),
@@ -143,7 +144,8 @@ pub async fn handle(
         }
         drop((running, active));
     });
-    Ok(HandlerResponse::Raw(200, "application/json", Body::stream(receiver)))
+    let body = Body::stream(receiver).long_running(ends_early, EarlyEnd::Complete);
+    Ok(HandlerResponse::Raw(200, "application/json", body))
 }
 
 /// Sends the existing objects at the start of a watch. False if the client has disconnected.
@@ -160,10 +162,7 @@ async fn send_initial_events(
             Ok(false) => {}
             Err(status) => sender.error(&status),
         }
-        if sender.worked > LARGE {
-            sender.worked = 0;
-            tokio::task::yield_now().await;
-        }
+        sender.give_way().await;
         if sender.is_full() {
             // Yield to other tasks even while this client reads fast.
             tokio::task::yield_now().await;
@@ -291,9 +290,21 @@ impl Sender {
             if self.is_full() {
                 break;
             }
+            // Events that do not match fill no buffer, so a watch of many old events must let others run.
+            self.give_way().await;
             event = watch.try_next()?;
         }
         Ok(())
+    }
+
+    /// Lets other tasks run after much work, or after many events.
+    async fn give_way(&mut self) {
+        if self.worked > LARGE {
+            self.worked = 0;
+            tokio::task::yield_now().await;
+        } else {
+            tokio::task::consume_budget().await;
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -333,15 +344,20 @@ impl Sender {
         }
     }
 
-    /// Evaluates the selectors, in the heavy lane if a large object must be read.
+    /// Evaluates the selectors, in the heavy lane if a large object or many labels must be read.
     async fn selects(&mut self, entry: &Arc<StoredEntry>) -> Result<bool, Status> {
-        if !self.kind.reads_objects(&self.selection) {
+        let mut work = matching_work(&self.selection, entry);
+        let reads_objects = self.kind.reads_objects(&self.selection);
+        if reads_objects {
+            work = work.saturating_add(entry.body.len());
+        }
+        self.worked = self.worked.saturating_add(work);
+        if !reads_objects && work <= LARGE {
             return Ok(self.kind.selects(&self.selection, entry).unwrap_or_default());
         }
-        self.worked = self.worked.saturating_add(entry.body.len());
         let (own, selection, entry) = (self.watcher.clone(), Arc::clone(&self.selection), Arc::clone(entry));
         self.watcher
-            .aside(entry.body.len(), async move |_| {
+            .run_in_lane_if_large(work, async move |_| {
                 if let Some(known) = own.kind.selects(&selection, &entry) {
                     return Ok(known);
                 }
@@ -424,46 +440,6 @@ impl Sender {
             self.out.extend_from_slice(frame);
         }
     }
-
-    /// Adds a bookmark. With `initial_end` it marks the end of the initial events.
-    fn bookmark(&mut self, revision: u64, initial_end: bool) {
-        let mut metadata = Value::map([("resourceVersion", revision.to_string())]);
-        if initial_end {
-            metadata.set_at(&["annotations", "k8s.io/initial-events-end"], "true");
-        }
-        let mut object = Value::map([
-            ("kind", Value::from(self.kind.gvk.kind.clone())),
-            ("apiVersion", Value::from(self.kind.gvk.api_version())),
-        ]);
-        object.set_at(&["metadata"], metadata);
-        let object = match self.form {
-            ObjectForm::Object => self.kind.empty_with(object),
-            ObjectForm::Metadata(version, _) => table::partial(&object, version),
-            ObjectForm::Table(version) => {
-                let options =
-                    TableOptions { headers: !std::mem::replace(&mut self.headed, true), ..self.table };
-                let metadata = Value::map([("resourceVersion", revision.to_string())]);
-                let allowance = &TableAllowance::new(&Budget::UNLIMITED);
-                let request = TableRequest { version, options, now: self.now, allowance };
-                table::table(&self.kind, std::slice::from_ref(&object), metadata, request)
-            }
-        };
-        let mut out = Vec::new();
-        frame(&mut out, "BOOKMARK", &self.json(&object));
-        self.out.extend_from_slice(&out);
-    }
-
-    fn json(&self, value: &Value) -> Vec<u8> {
-        let mut out = Vec::with_capacity(256);
-        respond::order_of(Some(&self.kind), value).write(&mut out, value);
-        out
-    }
-
-    fn error(&mut self, status: &Status) {
-        let mut out = Vec::new();
-        frame(&mut out, "ERROR", &self.json(&status.to_value()));
-        self.out.extend_from_slice(&out);
-    }
 }
 
 /// The duration of a watch without `timeoutSeconds`, between `least` and twice as long.
@@ -475,19 +451,6 @@ fn default_seconds(least: u64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a day")]
     let more = Duration::from_secs(least).mul_f64(random::fraction()).as_secs_f64() as u64;
     least + more
-}
-
-/// The body of an entry without its line feed.
-fn trimmed(entry: &StoredEntry) -> &[u8] {
-    entry.body.get(..entry.body.len().saturating_sub(1)).unwrap_or_default()
-}
-
-fn frame(out: &mut Vec<u8>, word: &str, object: &[u8]) {
-    out.extend_from_slice(b"{\"type\":\"");
-    out.extend_from_slice(word.as_bytes());
-    out.extend_from_slice(b"\",\"object\":");
-    out.extend_from_slice(object);
-    out.extend_from_slice(b"}\n");
 }
 
 #[cfg(test)]

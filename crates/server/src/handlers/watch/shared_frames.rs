@@ -3,8 +3,7 @@
 //! Many watches may want the same form of an event. Each looks here first, so that an event is converted once and not once per watch.
 //! Large conversions run in the heavy lane like other large requests of the same user.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::table::{self, IncludeObject, TableOptions, TableRequest};
 use api::{GroupVersionKind, Status};
@@ -15,14 +14,14 @@ use prometheus::IntCounter;
 use requests::negotiate::ObjectForm;
 use runtime::MetricRegistry;
 use storage::StoredEntry;
-use value::{Budget, Str, Value};
+use value::{Budget, ByteLru, Str, Value};
 
 use super::frame;
-use crate::heavy::{CancelOnDrop, Effort, LARGE};
 use crate::respond;
 use crate::state::State;
+use heavy_lane::{CancelOnDrop, Effort, LARGE, LaneAccount};
 
-/// Upper limit of cached bytes.
+/// Upper limit of cached bytes. Expired frames stay until others need the room.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// Larger frames are not cached.
@@ -31,9 +30,14 @@ const MAX_FRAME: usize = MAX_BYTES / 2;
 /// Lifetime of a cached frame in seconds. Tables contain the age of objects.
 const FRESH: i64 = 10;
 
+/// Bytes of the two copies of a key, which count so that many small frames do not exceed the limit.
+const KEY_BYTES: usize = 2 * size_of::<FrameKey>();
+
 /// Identifies a frame: the event and the form in which it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FrameKey {
+    /// [`storage::Watch::lineage`]: restored data may have the same revision of a key with another content.
+    lineage: u64,
     key: Arc<str>,
     revision: u64,
     /// Event type. Together with the revision it determines the state of the object.
@@ -52,10 +56,11 @@ impl FrameKey {
         form: ObjectForm,
         table: TableOptions,
         word: &'static str,
-        entry: &StoredEntry,
+        (lineage, entry): (u64, &StoredEntry),
     ) -> Self {
         let crd = kind.as_custom().map(|custom| (custom.crd.uid.clone(), custom.crd.generation));
         FrameKey {
+            lineage,
             key: Arc::clone(&entry.key),
             revision: entry.revision,
             word,
@@ -69,16 +74,9 @@ impl FrameKey {
 }
 
 pub struct SharedFrames {
-    held: Mutex<FrameCache>,
+    /// Frames with the time at which they were made, in seconds.
+    frames: ByteLru<FrameKey, (Bytes, i64)>,
     made: IntCounter,
-}
-
-#[derive(Default)]
-struct FrameCache {
-    frames: HashMap<FrameKey, (Bytes, i64)>,
-    /// Keys from oldest to newest.
-    order: VecDeque<FrameKey>,
-    bytes: usize,
 }
 
 impl SharedFrames {
@@ -88,41 +86,18 @@ impl SharedFrames {
             "portcullis_watch_events_converted_total",
             "Events that were converted for watches, each for all watches that want it in the same form.",
         )?;
-        Ok(SharedFrames { held: Mutex::default(), made })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, FrameCache> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(SharedFrames { frames: ByteLru::new(MAX_BYTES), made })
     }
 
     fn get(&self, key: &FrameKey, now: i64) -> Option<Bytes> {
-        let held = self.lock();
-        let (frame, made) = held.frames.get(key)?;
-        (now.saturating_sub(*made) <= FRESH).then(|| frame.clone())
+        let (frame, made) = self.frames.get(key)?;
+        (now.saturating_sub(made) <= FRESH).then_some(frame)
     }
 
     fn hold(&self, key: FrameKey, frame: &Bytes, now: i64) {
         self.made.inc();
-        if frame.len() > MAX_FRAME {
-            return;
-        }
-        let mut held = self.lock();
-        if let Some((former, _)) = held.frames.insert(key.clone(), (frame.clone(), now)) {
-            held.bytes = held.bytes.saturating_sub(former.len());
-        } else {
-            held.order.push_back(key);
-        }
-        held.bytes = held.bytes.saturating_add(frame.len());
-        while let Some(oldest) = held.order.front() {
-            let is_old = held.frames.get(oldest).is_none_or(|(_, made)| now.saturating_sub(*made) > FRESH);
-            if !is_old && held.bytes <= MAX_BYTES {
-                break;
-            }
-            if let Some(oldest) = held.order.pop_front()
-                && let Some((frame, _)) = held.frames.remove(&oldest)
-            {
-                held.bytes = held.bytes.saturating_sub(frame.len());
-            }
+        if frame.len() <= MAX_FRAME {
+            self.frames.insert(key, (frame.clone(), now), frame.len().saturating_add(KEY_BYTES));
         }
     }
 }
@@ -133,7 +108,9 @@ pub struct Watcher {
     pub state: Arc<State>,
     pub kind: Arc<ServedResource>,
     /// Account for work in the heavy lane; `None` for watches of the server itself.
-    pub account: Option<Str>,
+    pub account: Option<LaneAccount>,
+    /// Distinguishes loads of the store: see [`storage::Watch::lineage`].
+    pub lineage: u64,
 }
 
 impl Watcher {
@@ -145,7 +122,7 @@ impl Watcher {
         word: &'static str,
         entry: &Arc<StoredEntry>,
     ) -> Result<Bytes, Status> {
-        let key = FrameKey::new(&self.kind, form, options, word, entry);
+        let key = FrameKey::new(&self.kind, form, options, word, (self.lineage, entry));
         if let Some(frame) = self.state.apis.shared_frames.get(&key, self.state.now()) {
             return Ok(frame);
         }
@@ -154,7 +131,7 @@ impl Watcher {
             ObjectForm::Object | ObjectForm::Metadata(..) => entry.body.len(),
         };
         let (own, entry) = (self.clone(), Arc::clone(entry));
-        self.aside(size, async move |budget| {
+        self.run_in_lane_if_large(size, async move |budget| {
             let frames = &own.state.apis.shared_frames;
             // Another watch may have converted it while this one waited for its turn.
             if let Some(frame) = frames.get(&key, own.state.now()) {
@@ -162,7 +139,7 @@ impl Watcher {
             }
             let now = own.state.now();
             let object = own.state.converter(&own.kind).load(&entry).await?;
-            let object = own.kind.to_sent(object).into_value();
+            let object = own.kind.shapes().to_sent(object).into_value();
             let shown = match form {
                 ObjectForm::Object => object,
                 ObjectForm::Metadata(version, _) => table::partial(&object, version),
@@ -185,7 +162,7 @@ impl Watcher {
     }
 
     /// Runs work on `size` bytes: here, or in the heavy lane if `size` exceeds [`LARGE`].
-    pub async fn aside<T, F>(
+    pub async fn run_in_lane_if_large<T, F>(
         &self,
         size: usize,
         work: impl FnOnce(Budget) -> F + Send + 'static,
@@ -199,7 +176,7 @@ impl Watcher {
             return work(effort.budget.clone()).await;
         }
         if let Some(account) = &self.account {
-            effort.set_account(account);
+            effort.set_account(account.clone());
         }
         let cancel = CancelOnDrop::new(&effort);
         let inner = effort.clone();
@@ -212,3 +189,6 @@ impl Watcher {
         done.unwrap_or_else(|| Err(Status::internal("the event could not be converted")))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,16 @@ pub(super) enum WatchStart {
     Error(Status),
 }
 
+impl WatchStart {
+    /// [`Watch::lineage`]; an error event has none.
+    pub(super) fn lineage(&self) -> u64 {
+        match self {
+            WatchStart::Entries(_, watch) | WatchStart::Events(watch, _) => watch.lineage(),
+            WatchStart::Error(_) => 0,
+        }
+    }
+}
+
 /// Waits until memory is as current as a watch with `sendInitialEvents=true` requires: at its revision, or without one at the newest.
 /// Returns the error event if that takes too long.
 pub(super) async fn wait_for_initial_state(

@@ -10,7 +10,7 @@ use value::json;
 
 use super::{WatchStart, start_watch, wait_for_initial_state};
 use crate::Ephemeral;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 
 const SCOPE: &str = "/registry/configmaps/default/";
 
@@ -36,7 +36,7 @@ fn revisions_sent(store: &Store, after: u64, seen: &[u64]) -> Vec<u64> {
 async fn a_watch_from_a_future_revision_misses_no_write_made_while_it_starts() {
     let server = Ephemeral::start_with(|config| config.controllers.enabled = false).await.unwrap();
     let state = Arc::clone(server.running.state());
-    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let mut revisions = Vec::new();
     for name in ["a", "b", "c"] {
         let object = json::parse(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).as_bytes()).unwrap();
