@@ -11,25 +11,29 @@ use admission::{
     AdmissionNotes, AdmissionSnapshot, AuditAnnotation, AuditLevel, EvaluatedManifests, WriteGuard,
 };
 use api::Status;
+use api::selector::{FieldSelector, LabelSelector};
 use audit::AuditRecord;
 use authn::{Caller, User};
 use authz::Permit;
 use bytes::{Bytes, BytesMut};
+use heavy_lane::{Effort, LaneAccount};
 use http::{HeaderMap, HeaderName};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::upgrade::OnUpgrade;
 use requests::request_info::{Query, RequestInfo};
 use storage::StoredEntry;
-use transport::byte_budget::{Account, ByteBudget, ByteCharge};
+use transport::byte_budget::{BudgetAccount, ByteBudget, ByteCharge};
+use transport::connections::ConnectionClaim;
 use transport::discard::{Discarding, MAX_BODY};
+use transport::long_running::LongRunningRequest;
 use transport::paced::{BodyReadError, Paced};
 use transport::unsent::Payer;
 use value::Value;
 
 use crate::body::Body;
-use crate::heavy::Effort;
 use crate::seats::Seat;
+use crate::state::Serving;
 
 /// Maximum number of distinct warnings collected. The response size limits how many are sent.
 const MAX_WARNINGS: usize = 4096;
@@ -47,13 +51,15 @@ pub(crate) struct AuthenticatedRequest {
     pub(crate) limits: RequestLimits,
 }
 
-/// The limits of one request: its seat, deadline, computation budget and the account of its response.
+/// The limits of one request: its seat, deadline, computation budget and the account that pays for its body and response.
 pub(crate) struct RequestLimits {
     pub(crate) seat: Seat,
     pub(crate) deadline: Option<Instant>,
     pub(crate) effort: Effort,
     /// None for requests from inside this process.
     pub(crate) payer: Option<Payer>,
+    /// The connection that it arrived on ([`transport::accept::Peer::connection`]); none for requests from inside this process.
+    pub(crate) connection: Option<ConnectionClaim>,
 }
 
 /// A request that has been authorized.
@@ -73,8 +79,9 @@ pub struct Call {
     pub deleted_at: u64,
     /// Held while the server works on the request; released while it waits for the body.
     pub seat: Seat,
-    /// Account charged for parts of a streamed response; none for requests from inside this process.
+    /// Account charged for the body and for parts of a streamed response; none for requests from inside this process.
     pub payer: Option<Payer>,
+    connection: Option<ConnectionClaim>,
     permit: Permit,
     caller: Caller,
     body: RequestBody,
@@ -115,6 +122,19 @@ impl RequestBody {
     pub(crate) fn arrives(&self) -> bool {
         matches!(self, RequestBody::Incoming(arriving) if arriving.body.had_content())
     }
+
+    /// Charges what the connection can hold of a network body before it is read; refuses with 429 if that does not fit.
+    pub(crate) fn charge_buffers(&mut self, account: &BudgetAccount) -> Result<(), Status> {
+        match self {
+            RequestBody::Incoming(arriving) => arriving.body.charge_buffers(&arriving.budget, account),
+            RequestBody::Here(_) | RequestBody::Elsewhere(_) | RequestBody::Done => Ok(()),
+        }
+    }
+}
+
+/// The account whose turns in the heavy lane the requests of a client use.
+pub(crate) fn lane_account(account: &BudgetAccount) -> LaneAccount {
+    LaneAccount { owner: account.owner().clone(), class: account.class() }
 }
 
 /// Restricts which server may answer a request.
@@ -134,7 +154,7 @@ pub const EXPRESSIONS: usize = 32;
 /// True for resources whose objects contain CEL expressions or patterns, which are compiled on write.
 fn brings_expressions(info: &RequestInfo) -> bool {
     match info.group.as_str() {
-        "admissionregistration.k8s.io" => true,
+        api::groups::ADMISSION_REGISTRATION => true,
         "apiextensions.k8s.io" => info.resource == "customresourcedefinitions",
         "resource.k8s.io" => {
             matches!(info.resource.as_str(), "resourceclaims" | "resourceclaimtemplates" | "deviceclasses")
@@ -159,6 +179,7 @@ impl Call {
             deleted_at: 0,
             seat: limits.seat,
             payer: limits.payer,
+            connection: limits.connection,
             caller: permit.caller().clone(),
             permit,
             body,
@@ -180,7 +201,7 @@ impl Call {
         self.record.annotate(key, value);
     }
 
-    pub fn record(&self) -> &AuditRecord {
+    pub fn audit_record(&self) -> &AuditRecord {
         &self.record
     }
 
@@ -224,6 +245,24 @@ impl Call {
         }
     }
 
+    /// Counts a long-running request until the result is dropped; `None` for requests from inside this process. Fails with 429 if the user
+    /// has too many that were asked to end and still exist.
+    pub(crate) fn begin_long_running(&self, serving: &Serving) -> Result<Option<LongRunningRequest>, Status> {
+        let Some((payer, connection)) = self.payer.as_ref().zip(self.connection.as_ref()) else {
+            return Ok(None);
+        };
+        // It is authorized, even if the user is anonymous.
+        connection.claim();
+        let is_watch = self.info.verb == "watch";
+        let (labels, fields) = (&self.info.label_selector, &self.info.field_selector);
+        let bytes = labels.parsed().as_ref().map_or(0, LabelSelector::heap_bytes)
+            + fields.parsed().as_ref().map_or(0, FieldSelector::heap_bytes)
+            // The audit event holds the URI until the request ends.
+            + labels.text().len()
+            + fields.text().len();
+        serving.long_running.begin(payer.account(), connection.connection(), is_watch, bytes).map(Some)
+    }
+
     /// The guards of admission, which must live until the write of the request has ended.
     pub(crate) fn write_guards(&self) -> Vec<Arc<dyn WriteGuard>> {
         self.write_guards.clone()
@@ -264,6 +303,12 @@ impl Call {
         self.effort.enter_lane(work).await;
     }
 
+    /// Continues in the heavy lane if reading all these entries is expensive for this resource.
+    pub async fn enter_lane_for_all(&self, entries: &[Arc<StoredEntry>]) {
+        let sizes = entries.iter().map(|entry| entry.body.len().saturating_add(heavy_lane::BYTES_PER_OBJECT));
+        self.enter_lane(sizes.fold(0, usize::saturating_add)).await;
+    }
+
     async fn read_unread(&mut self) -> Result<Bytes, Status> {
         match std::mem::replace(&mut self.body, RequestBody::Done) {
             RequestBody::Done => Ok(Bytes::new()),
@@ -284,8 +329,14 @@ impl Call {
 
     /// Receives a body from the network. The seat is released while the body must be waited for.
     async fn receive(&mut self, arriving: IncomingBody) -> Result<Bytes, Status> {
-        let IncomingBody { body, budget, peer, .. } = arriving;
-        let charge = self.charge.insert(budget.open(Account::of(self.caller.user(), peer))?);
+        let IncomingBody { mut body, budget, peer, .. } = arriving;
+        // The payer is the authenticated user, as for the response: one that impersonates many users has one account.
+        let account = match &self.payer {
+            Some(payer) => payer.account().clone(),
+            None => BudgetAccount::of(self.caller.user(), peer),
+        };
+        body.begin_reading();
+        let charge = self.charge.insert(budget.open(account)?);
         let mut body = Paced::new(body);
         // Most bodies arrive in one frame, which is not copied.
         let mut first = Bytes::new();

@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use runtime::random;
+use runtime::{LogLimit, random};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
@@ -29,16 +29,21 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::connections::{
-    ConnectionMetrics, ConnectionState, Connections, LogLimit, OpenConnection, RequestInFlight, TrackedSocket,
+    ConnectionClaim, ConnectionMetrics, ConnectionState, Connections, OpenConnection, RequestInFlight,
+    TrackedSocket,
 };
 use crate::drain::{self, StreamGuard};
+use crate::host;
+use crate::long_running::EndSignal;
 use crate::trust::Certificates;
 use crate::write_coalescing::coalesce_writes;
 
-/// The remote end of a connection, as known from TCP and TLS; not authenticated yet.
+/// The remote end of the connection of a request, as known from TCP and TLS; not authenticated yet.
 #[derive(Clone, Debug)]
 pub struct Peer {
     pub address: SocketAddr,
+    /// The connection, which the handler claims once it knows that the request may keep it.
+    pub connection: ConnectionClaim,
     /// The client certificates that were presented in the TLS handshake; not verified here.
     pub certificates: Arc<Certificates>,
 }
@@ -75,13 +80,19 @@ impl Default for ConnectionLimits {
             handshakes: MAX_CONNECTIONS / 4,
             handshake: Duration::from_secs(10),
             headers: Duration::from_secs(32),
-            header_bytes: 64 * 1024,
+            header_bytes: MAX_HEADER_BYTES,
             streams: 100,
             ping: Duration::from_secs(30),
             goaway_chance: 0.0,
         }
     }
 }
+
+/// The HTTP/2 receive window of a stream: the bytes of a body that a client may send before the server reads it. The window of the
+/// connection is that of four streams.
+pub(crate) const STREAM_WINDOW: u32 = 256 * 1024;
+/// Maximum size of the headers of a request, and of the HTTP/1 read buffer, which may hold the beginning of a body too.
+pub(crate) const MAX_HEADER_BYTES: u32 = 64 * 1024;
 
 /// Upper limit whatever the file descriptor limit is: an idle TLS connection takes tens of kilobytes of
 /// memory.
@@ -112,12 +123,21 @@ pub trait RequestHandler: Send + Sync + 'static {
         peer: Peer,
         request: http::Request<Incoming>,
     ) -> impl Future<Output = http::Response<Self::Body>> + Send;
+
+    /// Ends the long-running requests of this number of connections, because new clients need them. Returns the connections
+    /// ([`ConnectionClaim::connection`]), which may be fewer.
+    fn end_long_running(&self, connections: usize) -> Vec<u64>;
 }
 
-/// The body of a response.
 pub trait ResponseBody: HttpBody<Data = Bytes, Error: Error + Send + Sync> + Send + Unpin + 'static {
     /// True for the response of another server, whose client may take longer to read it.
     fn is_forwarded(&self) -> bool;
+
+    /// Takes the signal that a long-running response must end: see [`drain::stream_ends_with`].
+    fn take_end_signal(&mut self) -> Option<EndSignal>;
+
+    /// The body of a request that is refused before it is handled.
+    fn of_refusal(text: &'static str) -> Self;
 }
 
 /// Accepts connections until `stop` becomes true, then waits for the open ones to finish.
@@ -134,8 +154,9 @@ pub async fn serve<A: RequestHandler>(
     let failures = LogLimit::default();
     let (tasks, mut ended) = mpsc::channel::<()>(1);
     loop {
+        let end = |connections| handler.end_long_running(connections);
         let room = tokio::select! {
-            room = table.room() => room,
+            room = table.room(&end) => room,
             () = stopped(&mut stop) => break,
         };
         let Some(room) = room else { break };
@@ -147,7 +168,7 @@ pub async fn serve<A: RequestHandler>(
                     // stops the server.
                     table.accept_failed();
                     if let Some(unlogged) = failures.due() {
-                        warn!(error = %e, unlogged, "accept failed; if this persists, raise the file descriptor limit");
+                        warn!(error = %e, unlogged, "cannot accept a connection; if this persists, raise the file descriptor limit");
                     }
                     if e.kind() != io::ErrorKind::ConnectionAborted {
                         table.out_of_descriptors();
@@ -214,7 +235,7 @@ async fn connection<A: RequestHandler>(
         Err(_) => return debug!(%address, "TLS handshake timed out"),
     };
     let certificates = Certificates::new(stream.get_ref().1.peer_certificates().unwrap_or_default());
-    let peer = Peer { address, certificates: Arc::new(certificates) };
+    let certificates = Arc::new(certificates);
     let requests = Arc::clone(&state);
     let goaway = Arc::new(Notify::new());
     let leave = Arc::clone(&goaway);
@@ -222,7 +243,9 @@ async fn connection<A: RequestHandler>(
         if request.version() == http::Version::HTTP_2 && random::fraction() < limits.goaway_chance {
             leave.notify_one();
         }
-        respond(Arc::clone(&handler), peer.clone(), request, &requests, Arc::clone(&leave))
+        let busy = requests.begin();
+        let peer = Peer { address, connection: busy.claim(), certificates: Arc::clone(&certificates) };
+        respond(Arc::clone(&handler), peer, request, (busy, &requests), Arc::clone(&leave))
     });
     let builder = http_server(limits, guard);
     let (stream, flusher) = coalesce_writes(stream);
@@ -230,17 +253,17 @@ async fn connection<A: RequestHandler>(
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = flusher.turns(connection.as_mut()) => ended,
-        () = unused_after(&state, limits.headers) => return debug!(%address, "closed: no request arrived in time"),
+        () = unused_after(&state, limits.headers) => return debug!(%address, "connection closed: no request arrived in time"),
         () = either(state.must_close_gracefully(), goaway.notified()) => {
             // Without any request so far, no response is lost.
             if !state.was_used() {
-                return debug!(%address, "closed to admit other connections: no request arrived");
+                return debug!(%address, "connection closed: other connections need room, and no request arrived");
             }
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = flusher.turns(connection.as_mut()) => ended,
-                () = state.must_close_now() => return debug!(%address, "closed to admit other connections"),
-                () = idle_after(&state, GOAWAY_GRACE) => return debug!(%address, "closed: the client did not close it after GOAWAY"),
+                () = state.must_close_now() => return debug!(%address, "connection closed: other connections need room"),
+                () = idle_after(&state, GOAWAY_GRACE) => return debug!(%address, "connection closed: the client did not close it after GOAWAY"),
             }
         }
         () = stopped(&mut stop) => {
@@ -267,18 +290,23 @@ fn respond<A: RequestHandler>(
     handler: Arc<A>,
     peer: Peer,
     request: http::Request<Incoming>,
-    connection: &Arc<ConnectionState>,
+    (busy, connection): (RequestInFlight, &Arc<ConnectionState>),
     goaway: Arc<Notify>,
 ) -> impl Future<Output = Result<http::Response<Sending<A::Body>>, Infallible>> + use<A> {
-    let busy = connection.begin();
     // On HTTP/1 the socket detects clients that do not read. HTTP/2 multiplexes responses, so it needs
     // its own check.
     let multiplexed = (request.version() == http::Version::HTTP_2).then(|| Arc::clone(connection));
     async move {
-        let mut response = handler.handle(peer, request).await;
+        let mut response = match host::check(request.version(), request.method(), request.headers()) {
+            Ok(()) => handler.handle(peer, request).await,
+            Err(refused) => refused.answer(A::Body::of_refusal),
+        };
         // The header is not allowed on HTTP/2.
         if multiplexed.is_some() && response.headers_mut().remove(CONNECTION).is_some() {
             goaway.notify_one();
+        }
+        if let Some(signal) = response.body_mut().take_end_signal() {
+            drain::stream_ends_with(signal);
         }
         let busy = if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
             busy.upgraded();
@@ -316,19 +344,19 @@ fn http_server(limits: ConnectionLimits, guard: StreamGuard) -> auto::Builder<St
         .max_header_list_size(limits.header_bytes)
         .max_pending_accept_reset_streams(64)
         .max_local_error_reset_streams(64)
-        .initial_stream_window_size(256 * 1024)
-        .initial_connection_window_size(1024 * 1024)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(4 * STREAM_WINDOW)
         .max_send_buf_size(128 * 1024)
         .keep_alive_interval(limits.ping)
         .keep_alive_timeout(limits.ping);
     builder
 }
 
-/// Waits at least `time`, and then until no request is in flight on the connection.
+/// Waits at least `time`, and then until no request is in flight on the connection, or it may be closed for new clients.
 async fn idle_after(connection: &ConnectionState, time: Duration) {
     loop {
         tokio::time::sleep(time).await;
-        if connection.is_idle() {
+        if connection.may_end() {
             return;
         }
     }

@@ -3,9 +3,12 @@
 //! Above [`HIGH`] percent of the limit, each accept closes the connections that have been idle longest, from
 //! the client address with the most connections. So a client that opens connections without using them loses
 //! its own first. A connection is idle if no request, watch or upgraded stream is in flight on it, or if its
-//! TLS handshake is not complete.
+//! TLS handshake is not complete. It also counts as idle if its requests have no [`ConnectionClaim`] after
+//! [`UNCLAIMED`]. If [`URGENT`] percent are claimed, long-running requests are ended.
 
+mod claim;
 mod metrics;
+mod relief;
 mod socket;
 mod waiting;
 
@@ -15,9 +18,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use runtime::LogLimit;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
+pub use claim::{ConnectionClaim, RequestInFlight};
 pub use metrics::ConnectionMetrics;
 pub use socket::TrackedSocket;
 
@@ -32,6 +37,12 @@ const BATCH: usize = 32;
 /// The most recently accepted connections are never closed as idle: if all others are busy, only new
 /// connections would be closed and no client could connect any more.
 const NEWEST: u64 = 8;
+/// The time that a connection has for its first request, in milliseconds. Until then, other idle connections of its address are closed
+/// before it, and it is closed only to spare those of other addresses. Otherwise clients that connect at a high rate, and are closed as
+/// idle, would leave no time for the handshakes of others.
+const FIRST_REQUEST: u64 = 1_000;
+/// The time that requests without a claim protect their connection, in milliseconds. Requests are authenticated within less.
+const UNCLAIMED: u64 = 2_000;
 /// How long a full server waits before it searches for idle connections again.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -88,11 +99,17 @@ pub struct ConnectionState {
     is_handshaking: AtomicBool,
     /// Requests in flight, until their response bodies have been handed to the connection.
     busy: AtomicUsize,
+    /// Requests in flight whose handler has claimed the connection.
+    claimed: AtomicUsize,
+    /// Since when it has had requests but no claim, in milliseconds since the server started; undefined at other times.
+    unclaimed_since: AtomicU64,
     was_used: AtomicBool,
     /// Set after a protocol upgrade: the connection then counts as busy until it is closed.
     is_upgraded: AtomicBool,
     /// End of the last request, in milliseconds since the server started.
     last_busy: AtomicU64,
+    /// When its long-running requests were ended to free it, in milliseconds since the server started; 0 if they were not.
+    ended_at: AtomicU64,
     close: AtomicU8,
     changed: Notify,
     began: Instant,
@@ -106,11 +123,8 @@ const CLOSE_GRACEFULLY: u8 = 1;
 const CLOSE_NOW: u8 = 2;
 
 impl ConnectionState {
-    /// Counts a request as in flight until the result is dropped.
-    pub fn begin(self: &Arc<Self>) -> RequestInFlight {
-        self.busy.fetch_add(1, Ordering::Relaxed);
-        self.was_used.store(true, Ordering::Relaxed);
-        RequestInFlight(Arc::clone(self))
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// True once a request has arrived on it.
@@ -143,25 +157,6 @@ impl ConnectionState {
         let before = self.close.fetch_max(level, Ordering::AcqRel);
         self.changed.notify_one();
         before
-    }
-}
-
-/// Guard of a request in flight.
-#[derive(Debug)]
-pub struct RequestInFlight(Arc<ConnectionState>);
-
-impl RequestInFlight {
-    /// Marks the connection as upgraded to another protocol: it counts as busy until it is closed.
-    pub fn upgraded(self) {
-        self.0.is_upgraded.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Drop for RequestInFlight {
-    fn drop(&mut self) {
-        let now = u64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.last_busy.store(now, Ordering::Relaxed);
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -230,9 +225,9 @@ impl Connections {
         })
     }
 
-    /// Waits for a permit to accept one more connection. Closes idle connections if many are open.
-    /// `None` only if the semaphore is closed.
-    pub async fn room(&self) -> Option<OwnedSemaphorePermit> {
+    /// Waits for a permit to accept one more connection. Closes idle connections if many are open. If nearly all are busy, `end` must end
+    /// the long-running requests of a number of connections and return the ids of these. `None` only if the semaphore is closed.
+    pub async fn room(&self, end: &impl Fn(usize) -> Vec<u64>) -> Option<OwnedSemaphorePermit> {
         loop {
             let taken = self.limits.connections.saturating_sub(self.free.available_permits());
             // Connections that are already closing do not count towards the threshold.
@@ -241,20 +236,29 @@ impl Connections {
             {
                 let staying = taken.saturating_sub(closing.load(Ordering::Relaxed));
                 if staying.saturating_mul(100) >= self.limits.connections.saturating_mul(share) {
-                    self.close_idle(IdleKind::Idle, level);
+                    self.close_idle(IdleKind::Idle, level, self.millis());
+                    if level == CLOSE_NOW {
+                        self.end_long_running(end);
+                    }
                 }
             }
             let permit = tokio::time::timeout(LOOK_AGAIN, Arc::clone(&self.free).acquire_owned());
             if let Ok(permit) = permit.await {
                 return permit.ok();
             }
+            self.close_ended(self.millis());
         }
+    }
+
+    /// Milliseconds since the server started.
+    fn millis(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Registers an accepted connection; `None` if its address has reached its limit.
     pub fn open(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<OpenConnection> {
         let client = ClientAddress::of(address);
-        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now = self.millis();
         let mut table = self.lock();
         let count = table.clients.entry(client).or_default();
         if self.limits.connections_per_address > 0 && *count >= self.limits.connections_per_address {
@@ -270,9 +274,12 @@ impl Connections {
             client,
             is_handshaking: AtomicBool::new(true),
             busy: AtomicUsize::new(0),
+            claimed: AtomicUsize::new(0),
+            unclaimed_since: AtomicU64::new(now),
             was_used: AtomicBool::new(false),
             is_upgraded: AtomicBool::new(false),
             last_busy: AtomicU64::new(now),
+            ended_at: AtomicU64::new(0),
             close: AtomicU8::new(STAY_OPEN),
             changed: Notify::new(),
             began: self.began,
@@ -282,7 +289,7 @@ impl Connections {
         self.metrics.set_open(table.open.len());
         drop(table);
         if self.handshakes.fetch_add(1, Ordering::Relaxed) >= self.limits.handshakes {
-            self.close_idle(IdleKind::Handshaking, CLOSE_NOW);
+            self.close_idle(IdleKind::Handshaking, CLOSE_NOW, now);
         }
         Some(OpenConnection { connections: Arc::clone(self), connection, _permit: permit })
     }
@@ -297,7 +304,7 @@ impl Connections {
     /// Closes idle connections because accepting failed for lack of a file descriptor.
     pub fn out_of_descriptors(&self) {
         if self.going.load(Ordering::Relaxed) == 0 {
-            self.close_idle(IdleKind::Idle, CLOSE_NOW);
+            self.close_idle(IdleKind::Idle, CLOSE_NOW, self.millis());
         }
     }
 
@@ -340,34 +347,50 @@ impl Connections {
         self.metrics.accept_failed();
     }
 
-    /// Closes the longest idle connections, each time from the client with the most connections.
-    fn close_idle(&self, which: IdleKind, level: u8) {
+    /// Closes the longest idle connections, each time from the client with the most connections. `now` is in milliseconds since the
+    /// server started.
+    fn close_idle(&self, which: IdleKind, level: u8, now: u64) {
         let table = self.lock();
         let newest = NEWEST.min(self.limits.connections as u64 / 16);
-        let is_new = |connection: &ConnectionState| connection.id.saturating_add(newest) >= table.next;
+        let is_new = |connection: &ConnectionState| {
+            let age = now.saturating_sub(connection.last_busy.load(Ordering::Relaxed));
+            which == IdleKind::Idle && !connection.was_used() && age < FIRST_REQUEST
+        };
         let mut idle: BTreeMap<ClientAddress, Vec<&Arc<ConnectionState>>> = BTreeMap::new();
+        // The number of candidates that are not new.
+        let mut settled: usize = 0;
         for connection in table.open.values() {
             let is_closable = match which {
-                IdleKind::Idle => connection.is_idle() && !is_new(connection),
+                IdleKind::Idle => {
+                    connection.is_closable(now) && connection.id.saturating_add(newest) < table.next
+                }
                 IdleKind::Handshaking => connection.is_handshaking.load(Ordering::Relaxed),
             };
             if is_closable && connection.close.load(Ordering::Relaxed) < level {
                 idle.entry(connection.client).or_default().push(connection);
+                settled += usize::from(!is_new(connection));
             }
         }
-        let mut most: BinaryHeap<(usize, ClientAddress)> = BinaryHeap::new();
+        // Of addresses with as many connections, those that are not new first.
+        let mut most: BinaryHeap<(usize, bool, ClientAddress)> = BinaryHeap::new();
+        let next_is_settled = |connections: &[&Arc<ConnectionState>]| {
+            connections.last().is_some_and(|connection| !is_new(connection))
+        };
         for (client, connections) in &mut idle {
-            // Sorted descending, so that `pop` returns the longest idle one.
-            connections.sort_by_key(|c| std::cmp::Reverse((c.last_busy.load(Ordering::Relaxed), c.id)));
+            // Sorted descending, so that `pop` returns the longest idle one, and new ones last.
+            connections
+                .sort_by_key(|c| std::cmp::Reverse((is_new(c), c.last_busy.load(Ordering::Relaxed), c.id)));
             let count = match which {
                 IdleKind::Idle => table.clients.get(client).copied().unwrap_or(0),
                 IdleKind::Handshaking => connections.len(),
             };
-            most.push((count, *client));
+            most.push((count, next_is_settled(connections), *client));
         }
         let mut closed = 0;
-        while closed < (self.limits.connections / BATCH).max(1)
-            && let Some((count, client)) = most.pop()
+        // New connections are closed only in place of others.
+        while settled > 0
+            && closed < (self.limits.connections / BATCH).max(1)
+            && let Some((count, is_settled, client)) = most.pop()
         {
             let Some(connections) = idle.get_mut(&client) else { continue };
             let Some(connection) = connections.pop() else { continue };
@@ -376,8 +399,9 @@ impl Connections {
                 self.handshake_ended(connection);
             }
             closed += 1;
+            settled = settled.saturating_sub(usize::from(is_settled));
             if !connections.is_empty() {
-                most.push((count.saturating_sub(1), client));
+                most.push((count.saturating_sub(1), next_is_settled(connections), client));
             }
         }
         let open = table.open.len();
@@ -401,35 +425,6 @@ impl Connections {
 
     fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Rate limit that allows one log line every ten seconds.
-#[derive(Debug, Default)]
-pub struct LogLimit(Mutex<(Option<Instant>, u64)>);
-
-impl LogLimit {
-    const EVERY: Duration = Duration::from_secs(10);
-
-    pub const fn new() -> Self {
-        LogLimit(Mutex::new((None, 0)))
-    }
-
-    /// `None` if the line must not be logged now, otherwise the number of lines suppressed since the last
-    /// one.
-    pub fn due(&self) -> Option<u64> {
-        self.due_at(Instant::now())
-    }
-
-    fn due_at(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, unlogged) = &mut *state;
-        if last.is_some_and(|last| now.saturating_duration_since(last) < Self::EVERY) {
-            *unlogged += 1;
-            return None;
-        }
-        *last = Some(now);
-        Some(std::mem::take(unlogged))
     }
 }
 

@@ -4,20 +4,22 @@
 //! bytes wait, and regains a second per [`RATE`] bytes read, up to [`PATIENCE`]. So no client can pause for
 //! longer, and one that reads at [`RATE`] is never too slow. The limit applies to each connection's socket
 //! ([`crate::connections::Socket`]) and to each HTTP/2 stream ([`StreamGuard`]), whose flow control window
-//! may be closed while the socket still accepts bytes.
+//! may be closed while the socket still accepts bytes. A stream whose response must end has [`END_WITHIN`] for that.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::rt::Executor;
+use runtime::LogLimit;
 use tokio::time::{Instant, Sleep};
 use tracing::warn;
 
-use crate::connections::{ConnectionMetrics, LogLimit};
+use crate::connections::ConnectionMetrics;
+use crate::long_running::{END_WITHIN, EndSignal};
 
 /// How long a client may leave a response unread.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -72,6 +74,14 @@ impl Drain {
 tokio::task_local! {
     /// State of the HTTP/2 stream that this task serves, and the size of the frame handed over last.
     static STREAM: RefCell<(Drain, u64)>;
+    /// Tells this task that the response of its stream must end.
+    static END: RefCell<Option<EndSignal>>;
+}
+
+/// Lets this task's stream be reset if its response has not ended [`END_WITHIN`] after the signal: a response whose client opens no window
+/// is not polled, so it cannot end itself. Has no effect on HTTP/1, whose socket has its own limit.
+pub fn stream_ends_with(signal: EndSignal) {
+    let _ = END.try_with(|end| *end.borrow_mut() = Some(signal));
 }
 
 /// Records that a frame of this task's stream waits, until [`stream_is_ready`].
@@ -115,14 +125,15 @@ where
     fn execute(&self, stream: F) {
         let metrics = Arc::clone(&self.metrics);
         let state = RefCell::new((Drain::new(PATIENCE), 0));
-        tokio::spawn(STREAM.scope(state, async move {
+        let stream = END.scope(RefCell::new(None), async move {
             if run(stream).await.is_err() {
                 metrics.stream_stalled();
                 if let Some(unlogged) = LOG.due() {
                     warn!(unlogged, "resetting an HTTP/2 stream whose client does not read the response");
                 }
             }
-        }));
+        });
+        tokio::spawn(STREAM.scope(state, stream));
     }
 }
 
@@ -136,9 +147,18 @@ struct Stalled;
 async fn run(stream: impl Future) -> Result<(), Stalled> {
     let mut stream = pin!(stream);
     let mut late: Option<Pin<Box<Sleep>>> = None;
+    let mut ends: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
         if stream.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Ok(()));
+        }
+        if ends.is_none() && must_end(cx) {
+            ends = Some(Box::pin(tokio::time::sleep(END_WITHIN)));
+        }
+        if let Some(ends) = &mut ends
+            && ends.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Err(Stalled));
         }
         let Ok(Some(due)) = STREAM.try_with(|stream| stream.borrow().0.due()) else {
             late = None;
@@ -151,6 +171,19 @@ async fn run(stream: impl Future) -> Result<(), Stalled> {
         late.as_mut().poll(cx).map(|()| Err(Stalled))
     })
     .await
+}
+
+/// Takes the signal that the response of this task's stream must end, if it has arrived.
+fn must_end(cx: &mut Context<'_>) -> bool {
+    let take = |end: &RefCell<Option<EndSignal>>| {
+        let mut end = end.borrow_mut();
+        let has_arrived = end.as_mut().is_some_and(|signal| signal.poll_ended(cx).is_ready());
+        if has_arrived {
+            *end = None;
+        }
+        has_arrived
+    };
+    END.try_with(take).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -203,5 +236,35 @@ mod tests {
         };
         assert!(guarded(true).await);
         assert!(!guarded(false).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_does_not_end_when_it_must_is_dropped() {
+        use authn::User;
+
+        use crate::byte_budget::BudgetAccount;
+        use crate::long_running::LongRunningRequests;
+
+        let requests = LongRunningRequests::new(&runtime::MetricRegistry::new(), 100).unwrap();
+        let account = BudgetAccount::of(&User::named("alice"), "10.0.0.1".parse().unwrap());
+        let mut running = requests.begin(&account, 1, true, 0).unwrap();
+        let signal = running.take_end_signal().unwrap();
+        let stream = END.scope(RefCell::new(None), async move {
+            let work = run(async move {
+                stream_ends_with(signal);
+                // The client opens no window: nothing polls the response, which would end itself.
+                std::future::pending::<()>().await;
+                drop(running);
+            });
+            work.await.is_err()
+        });
+        let stream = tokio::spawn(stream);
+        tokio::time::advance(Duration::from_hours(1)).await;
+        tokio::task::yield_now().await;
+        assert!(!stream.is_finished(), "it need not end yet");
+        assert_eq!(requests.end_on_connections(1), [1]);
+        let began = Instant::now();
+        assert!(stream.await.unwrap());
+        assert_eq!(began.elapsed(), END_WITHIN);
     }
 }

@@ -1,27 +1,31 @@
-//! Many idle connections do not exhaust file descriptors.
+//! Many connections, idle or busy, do not exhaust file descriptors, and many watches do not exhaust memory.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use conformance::client::{Trust, tls};
 use conformance::{Problem, Result, Server, accepts, eventually};
 use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use rustls_pki_types::ServerName;
 use serde_json::json;
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::callers::{MAPS, SOON, metric};
+use crate::callers::{MAPS, SOON, alice_and_bob, metric};
 
 /// 300 connections, which leaves a quarter of the descriptors for other uses.
-const LIMITS: &str = "ulimit -Sn 100 && ulimit -Hn 400";
+pub(crate) const LIMITS: &str = "ulimit -Sn 100 && ulimit -Hn 400";
 
 /// Opens a TLS connection from this local address.
-async fn connect(authority: &str, from: &str, protocol: &[u8]) -> Result<TlsStream<TcpStream>> {
+pub(crate) async fn connect(authority: &str, from: &str, protocol: &[u8]) -> Result<TlsStream<TcpStream>> {
     let failed = |e: std::io::Error| Problem::at("a connection", e);
     let socket = TcpSocket::new_v4().map_err(failed)?;
     socket.bind(format!("{from}:0").parse().unwrap()).map_err(failed)?;
@@ -33,7 +37,7 @@ async fn connect(authority: &str, from: &str, protocol: &[u8]) -> Result<TlsStre
 }
 
 /// An HTTP/2 connection that answered one request, and its end.
-async fn http2(
+pub(crate) async fn http2(
     authority: &str,
     from: &str,
 ) -> (http2::SendRequest<Empty<Bytes>>, tokio::task::JoinHandle<hyper::Result<()>>) {
@@ -105,7 +109,7 @@ async fn idle_connections_are_closed_for_new_clients() {
 
 /// With all other connections busy, the one accepted last is the only idle one.
 #[tokio::test]
-async fn new_clients_get_in_when_all_connections_are_busy() {
+async fn new_clients_get_in_when_most_connections_are_busy() {
     let server = Server::serve_after(LIMITS, &[]).await.unwrap();
     let mut watches = Vec::new();
     for _ in 0..245 {
@@ -115,6 +119,124 @@ async fn new_clients_get_in_when_all_connections_are_busy() {
     }
     for _ in 0..10 {
         accepts(server.client().unwrap().get("/api/v1/namespaces").await).unwrap();
+    }
+}
+
+async fn read_to_end(mut watch: conformance::client::Events) -> Result<()> {
+    while watch.next().await?.is_some() {}
+    Ok(())
+}
+
+/// All connections have a watch of one user, and ended watches are started again at once.
+#[tokio::test]
+async fn watches_of_one_user_on_all_connections_do_not_lock_others_out() {
+    let server = Server::serve_after(LIMITS, &[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let (alice, bob) = alice_and_bob(&admin).await;
+    let path = format!("{MAPS}?watch=1");
+    let mut own = bob.events(&path, &[]).await.unwrap();
+    let oldest = tokio::spawn(read_to_end(alice.events(&path, &[]).await.unwrap()));
+    let started = Arc::new(AtomicUsize::new(0));
+    let mut flood = JoinSet::new();
+    for _ in 0..320 {
+        let (alice, path, started) = (alice.as_token(alice.token()), path.clone(), Arc::clone(&started));
+        flood.spawn(async move {
+            loop {
+                if let Ok(watch) = alice.events(&path, &[]).await {
+                    started.fetch_add(1, Ordering::SeqCst);
+                    let _ = read_to_end(watch).await;
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    eventually(SOON, async || match started.load(Ordering::SeqCst) {
+        290.. => Ok(()),
+        started => Err(Problem::new(format!("{started} watches have started"))),
+    })
+    .await
+    .unwrap();
+    for _ in 0..10 {
+        let (anonymous, bob) = (admin.as_token(None), bob.as_token(bob.token()));
+        // The connection may be accepted and closed again as idle, before the request arrives.
+        let served = eventually(Duration::from_secs(10), async || {
+            let asked = async {
+                assert_eq!(anonymous.get("/livez").await?.code, 200);
+                accepts(bob.post(MAPS, &json!({"metadata": {"generateName": "b-"}})).await)
+            };
+            tokio::time::timeout(Duration::from_secs(10), asked)
+                .await
+                .map_err(|_| Problem::new("no answer"))?
+        });
+        served.await.unwrap();
+    }
+    let ended = tokio::time::timeout(SOON, oldest).await.expect("the oldest watch has not ended").unwrap();
+    ended.expect("a watch ends without an error");
+    // The watch of a user that has few goes on.
+    for _ in 0..10 {
+        assert_eq!(own.within(SOON).await.unwrap().unwrap()["type"], "ADDED");
+    }
+    flood.shutdown().await;
+    let ended = metric(&admin, "apiserver_long_running_requests_ended_total", "connections").await;
+    assert!(ended.unwrap() > 0.0);
+    let lines = server.log().matches("too many long-running requests").count();
+    assert!((1..=8).contains(&lines), "{lines} lines about ended watches");
+}
+
+/// Starts a watch on an HTTP/2 connection, with further parameters.
+pub(crate) async fn watch_on(
+    sender: &mut http2::SendRequest<Empty<Bytes>>,
+    authority: &str,
+    token: &str,
+    further: &str,
+) -> http::Response<Incoming> {
+    let request = http::Request::get(format!("https://{authority}{MAPS}?watch=1{further}"))
+        .header("authorization", format!("Bearer {token}"));
+    let response = sender.send_request(request.body(Empty::new()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), 200);
+    response
+}
+
+/// A few HTTP/2 connections carry many watches, which take memory.
+#[tokio::test]
+async fn watches_on_few_connections_are_limited() {
+    // 46 connections, each for 32 watches.
+    const LIMIT: f64 = 46.0 * 32.0;
+    let server = Server::serve_after("ulimit -Sn 100 && ulimit -Hn 110", &[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let (alice, bob) = alice_and_bob(&admin).await;
+    let mut own = bob.events(&format!("{MAPS}?watch=1"), &[]).await.unwrap();
+    let authority = admin.authority().to_owned();
+    let mut connections = Vec::new();
+    let mut watches = Vec::new();
+    for _ in 0..16 {
+        let (mut sender, ends) = http2(&authority, "127.0.0.1").await;
+        for _ in 0..95 {
+            watches.push(watch_on(&mut sender, &authority, alice.token().unwrap(), "").await);
+        }
+        connections.push((sender, ends));
+    }
+    assert_eq!(metric(&admin, "apiserver_long_running_requests_limit", "").await, Some(LIMIT));
+    let running = eventually(SOON, async || {
+        match metric(&admin, "apiserver_longrunning_requests", "resource=\"configmaps\"").await {
+            Some(running) if running <= LIMIT * 0.95 + 1.0 => Ok(running),
+            running => Err(Problem::new(format!("{running:?} watches run"))),
+        }
+    });
+    assert!(running.await.unwrap() >= LIMIT * 0.9);
+    // The oldest end first, and as complete responses.
+    let mut later = watches.split_off(20);
+    for watch in watches {
+        let ended = tokio::time::timeout(SOON, watch.into_body().collect()).await;
+        ended.expect("an old watch goes on").expect("a watch ends without an error");
+    }
+    accepts(bob.post(MAPS, &json!({"metadata": {"name": "news"}})).await).unwrap();
+    while own.within(SOON).await.unwrap().unwrap()["object"]["metadata"]["name"] != "news" {}
+    let mut newest = later.pop().unwrap().into_body();
+    let mut events = String::new();
+    while !events.contains("\"news\"") {
+        let frame = tokio::time::timeout(SOON, newest.frame()).await.expect("a new watch has no event");
+        events.push_str(&String::from_utf8_lossy(&frame.unwrap().unwrap().into_data().unwrap()));
     }
 }
 
@@ -135,8 +257,57 @@ async fn stalled_handshakes_are_closed_for_new_clients() {
         accepts(asked.expect("no answer")).unwrap();
     }
     assert!(metric(&admin, "apiserver_connections_closed_total", "handshake").await.unwrap() > 0.0);
-    let failures = server.log().matches("accept failed").count();
+    let failures = server.log().matches("cannot accept a connection").count();
     assert!(failures <= 2, "{failures} lines about failed accepts");
+}
+
+/// The limit of a running process can be lower than the number of files that it has open.
+#[tokio::test]
+async fn failed_accepts_are_logged_rarely() {
+    let server = Server::serve(&[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let authority = admin.authority().to_owned();
+    // The only way to ask while no connection is accepted.
+    let (mut open, _ends) = http2(&authority, "127.0.0.1").await;
+    let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap());
+    let set_limit = |current| {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        prlimit(pid, Resource::Nofile, Rlimit { current, maximum }).unwrap()
+    };
+    let before = set_limit(Some(3));
+    let waiting: Vec<_> = (0..4)
+        .map(|_| {
+            let client = admin.as_token(None);
+            tokio::spawn(async move { client.get("/livez").await.map(|answer| answer.code) })
+        })
+        .collect();
+    let errors = eventually(SOON, async || {
+        let page = metrics_on(&mut open, &authority).await.map_err(|e| Problem::at("/metrics", e))?;
+        let line = page.lines().find_map(|line| line.strip_prefix("apiserver_accept_errors_total "));
+        match line.and_then(|count| count.parse::<f64>().ok()) {
+            Some(errors) if errors >= 100.0 => Ok(errors),
+            errors => Err(Problem::new(format!("{errors:?} accepts have failed"))),
+        }
+    });
+    errors.await.unwrap();
+    let log = server.log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("cannot accept a connection")).collect();
+    assert!((1..=4).contains(&lines.len()), "{} lines about failed accepts", lines.len());
+    assert!(lines[0].contains("Too many open files"), "{}", lines[0]);
+    set_limit(before.current);
+    for client in waiting {
+        let code = tokio::time::timeout(SOON, client).await.expect("no answer").unwrap().unwrap();
+        assert_eq!(code, 200);
+    }
+}
+
+/// The metrics, on an open connection.
+async fn metrics_on(sender: &mut http2::SendRequest<Empty<Bytes>>, authority: &str) -> hyper::Result<String> {
+    let request = http::Request::get(format!("https://{authority}/metrics"))
+        .header("authorization", "Bearer admintoken");
+    let response = sender.send_request(request.body(Empty::new()).unwrap()).await?;
+    let page = response.into_body().collect().await?.to_bytes();
+    Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
 #[tokio::test]

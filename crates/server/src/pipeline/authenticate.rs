@@ -54,7 +54,7 @@ pub(super) async fn authenticate(
     let attempt = state.authentication.authenticator.load_full().authenticate(&evidence).await;
     let count = |outcome: Outcomes<'_>| state.metrics.authentication.attempted(outcome, began.elapsed());
     let refused = |outcome: Outcomes<'_>, why: &str| {
-        debug!(address = %peer.address, error = why, "a request could not be authenticated");
+        debug!(address = %peer.address, error = why, "cannot authenticate a request");
         count(outcome);
         Err(Status::unauthorized())
     };
@@ -68,6 +68,9 @@ pub(super) async fn authenticate(
         }
         Ok(Some(caller)) => {
             count(Outcomes::Success(caller.name()));
+            if *caller.via() != AuthenticationMethod::Anonymous {
+                peer.connection.claim();
+            }
             let warnings = attempt.warnings.iter().map(ToString::to_string).collect();
             Ok(Authenticated { caller, annotations: attempt.annotations, warnings })
         }

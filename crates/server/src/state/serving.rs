@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use audit::Audit;
 use catalog::Catalog;
+use heavy_lane::HeavyLane;
 use rustls::ServerConfig;
 use tokio::sync::Semaphore;
 use transport::byte_budget::ByteBudget;
+use transport::long_running::LongRunningRequests;
 use transport::tls;
 
 use super::Storage;
@@ -16,7 +18,6 @@ use crate::browsers::BrowserConfig;
 use crate::config::{ConfigError, ServingConfig, ShutdownConfig};
 use crate::flow_control::{self, FlowControl, FlowControlMetrics};
 use crate::health::Health;
-use crate::heavy::HeavyLane;
 use crate::metrics::Metrics;
 use crate::seats::Seats;
 use crate::shutdown::ActiveWatches;
@@ -47,6 +48,7 @@ pub struct Serving {
     /// The server shuts down and answers new requests with 429.
     pub(crate) is_refusing: AtomicBool,
     pub(crate) watches: ActiveWatches,
+    pub(crate) long_running: Arc<LongRunningRequests>,
 }
 
 impl ServingConfig {
@@ -84,6 +86,8 @@ impl ServingConfig {
             shutdown: self.shutdown,
             is_refusing: AtomicBool::new(false),
             watches: ActiveWatches::default(),
+            long_running: LongRunningRequests::new(registry, self.limits.connections)
+                .map_err(ConfigError::other)?,
         })
     }
 

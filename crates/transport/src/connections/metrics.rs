@@ -23,7 +23,7 @@ impl ConnectionMetrics {
             )?,
             closed: registry.counter_vec(
                 "apiserver_connections_closed_total",
-                "Number of client connections that were closed because there were too many (by reason: idle, handshake, per_address) or because answers were not read (stalled).",
+                "Number of client connections that were closed because there were too many (by reason: idle, handshake, per_address, long_running) or because answers were not read (stalled).",
                 &["reason"],
             )?,
             stalled_streams: registry.counter(

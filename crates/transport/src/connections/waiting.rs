@@ -42,26 +42,26 @@ impl BufferedParts {
 }
 
 /// Bytes that are counted as waiting until they are dropped.
-struct Piece {
+struct UnsentBytes {
     bytes: Bytes,
     connection: Arc<ConnectionState>,
     is_forwarded: bool,
     slot: u64,
 }
 
-impl Piece {
+impl UnsentBytes {
     fn counter(&self) -> Option<&AtomicU32> {
         self.connection.waiting.slot(usize::from(self.is_forwarded), self.slot)
     }
 }
 
-impl AsRef<[u8]> for Piece {
+impl AsRef<[u8]> for UnsentBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Piece {
+impl Drop for UnsentBytes {
     fn drop(&mut self) {
         if let Some(counter) = self.counter() {
             counter.fetch_sub(1, Ordering::Relaxed);
@@ -77,11 +77,11 @@ impl ConnectionState {
         }
         let seconds = SECONDS.get(usize::from(is_forwarded)).copied().unwrap_or(1);
         let slot = self.began.elapsed().as_secs() / seconds;
-        let piece = Piece { bytes, connection: Arc::clone(self), is_forwarded, slot };
-        if let Some(counter) = piece.counter() {
+        let unsent = UnsentBytes { bytes, connection: Arc::clone(self), is_forwarded, slot };
+        if let Some(counter) = unsent.counter() {
             counter.fetch_add(1, Ordering::Relaxed);
         }
-        Bytes::from_owner(piece)
+        Bytes::from_owner(unsent)
     }
 }
 
