@@ -9,42 +9,44 @@
 mod attributes;
 mod authenticate;
 mod incoming;
+mod internal;
 mod route;
 
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Status;
 use audit::{AuditRecord, RecordedRequest};
-use authn::{AuthenticationMethod, Caller};
+use authn::AuthenticationMethod;
 use authz::Denial;
 use catalog::unreadable::Concern;
 use catalog::{ServedResource, Subresource};
+use heavy_lane::Effort;
 use http::{HeaderMap, Method, Response};
 use kinds::table::Verb;
 use requests::negotiate;
 use requests::request_info::{Query, RequestInfo, has_other_readings, percent_decode};
+use runtime::LogLimit;
 use tracing::warn;
 use transport::accept::Peer;
-use transport::byte_budget::Account;
+use transport::byte_budget::BudgetAccount;
 use transport::unsent::Payer;
 
 use crate::aggregation;
 use crate::body::Body;
 use crate::call::{
     AnsweredBy, AuthenticatedRequest, Call, EXPRESSIONS, HandlerResponse, RequestBody, RequestLimits,
+    lane_account,
 };
 use crate::flow_control::{ClientGone, SeatRequest};
 use crate::handlers;
 use crate::health;
-use crate::heavy::{self, Effort};
 use crate::respond;
 use crate::seats::Seat;
 use crate::state::State;
 use attributes::attributes;
 use authenticate::{Authenticated, HttpHeaders, authenticate};
-use incoming::{catch_panic, complete};
+pub use internal::{InternalRequest, internal};
 use route::{RoutedResource, find_resource, route_resource};
 
 /// A response, with the facts that metrics and audit need.
@@ -53,6 +55,8 @@ struct RequestOutcome {
     /// True if the request was routed to a served resource or path.
     known: bool,
     audit_end: AuditEnd,
+    /// When the request gave its seat back ([`Seat::end`]).
+    ended: Option<Instant>,
 }
 
 /// The audit events that remain to be written when the response is known.
@@ -69,7 +73,7 @@ enum AuditEnd {
 impl RequestOutcome {
     /// Outcome of a request that is not known to refer to a served resource or path.
     fn unknown(response: Response<Body>) -> Self {
-        RequestOutcome { response, known: false, audit_end: AuditEnd::Open }
+        RequestOutcome { response, known: false, audit_end: AuditEnd::Open, ended: None }
     }
 }
 
@@ -106,13 +110,13 @@ fn refuse_unauthenticated(
     RequestOutcome { audit_end: AuditEnd::Unauthenticated, ..RequestOutcome::unknown(response) }
 }
 
-/// Runs the stages that only network requests pass, then [`finish`].
-async fn serve(
+/// Runs the stages that only network requests pass, then [`serve_authenticated`].
+async fn serve_network_request(
     state: &Arc<State>,
     received: ReceivedRequest<'_>,
     query: Query,
     headers: HeaderMap,
-    body: RequestBody,
+    mut body: RequestBody,
 ) -> RequestOutcome {
     let ReceivedRequest { peer, uri, info, record, limit, started, effort, gone } = received;
     let sent = RecordedRequest { uri, info, headers: &headers, peer: peer.address.ip() };
@@ -129,8 +133,10 @@ async fn serve(
         Err(status) => return refuse_unauthenticated(&status, sent, &query, record),
     };
     let Authenticated { caller, annotations, warnings } = authenticated;
+    let account = BudgetAccount::of(caller.user(), peer.address.ip());
+    let room = body.charge_buffers(&account);
 
-    // stage: record
+    // stage: audit
     record.open(Some(caller.user()), sent);
     for (key, value) in annotations {
         record.annotate(key, value);
@@ -140,7 +146,11 @@ async fn serve(
         return RequestOutcome { audit_end: AuditEnd::Recorded, ..RequestOutcome::unknown(response) };
     }
 
-    let payer = match response_payer(state, &caller, peer, info, &effort) {
+    // stage: account
+    if let Err(status) = room {
+        return RequestOutcome::unknown(respond::refusal(&status, &headers, &query, record));
+    }
+    let payer = match response_payer(state, account, info, &effort) {
         Ok(payer) => payer,
         Err(status) => return RequestOutcome::unknown(respond::too_many_requests(&status)),
     };
@@ -183,9 +193,15 @@ async fn serve(
         body,
         warnings,
         record: record.clone(),
-        limits: RequestLimits { seat, deadline, effort, payer: Some(payer.clone()) },
+        limits: RequestLimits {
+            seat,
+            deadline,
+            effort,
+            payer: Some(payer.clone()),
+            connection: Some(peer.connection.clone()),
+        },
     };
-    let mut outcome = finish(state, uri, request).await;
+    let mut outcome = serve_authenticated(state, uri, request).await;
     if let Some(uids) = uids {
         uids.add_to(&mut outcome.response);
     }
@@ -193,17 +209,16 @@ async fn serve(
     outcome
 }
 
-/// The account that the response is charged to. Refuses requests of a client that does not read its responses, except for health pages.
+/// The account that the body and the response are charged to. Refuses requests of a client that does not read its responses, except for
+/// health pages.
 fn response_payer(
     state: &State,
-    caller: &Caller,
-    peer: &Peer,
+    account: BudgetAccount,
     info: &RequestInfo,
     effort: &Effort,
 ) -> Result<Payer, Status> {
-    let account = Account::of(caller.user(), peer.address.ip());
     if !info.is_long_running() {
-        effort.set_account(account.owner());
+        effort.set_account(lane_account(&account));
     }
     let payer = Payer::new(&state.serving.answer_budget, account);
     if !health::is_page(&info.path) {
@@ -242,7 +257,7 @@ fn charge_response(response: &mut Response<Body>, payer: Payer, effort: &Effort)
 }
 
 /// Runs the stages that every request passes, from the network or from inside this process.
-async fn finish(state: &Arc<State>, uri: &str, request: AuthenticatedRequest) -> RequestOutcome {
+async fn serve_authenticated(state: &Arc<State>, uri: &str, request: AuthenticatedRequest) -> RequestOutcome {
     // stage: authorize
     let mut call = match authorize(state, uri, request).await {
         Ok(call) => call,
@@ -268,8 +283,10 @@ async fn authorize(
     let begun = Instant::now();
     let chain = state.authorization.chain_for(caller);
     let mut authorized = chain.authorize(caller, attributes(info)).await;
-    if let (Ok(_), Some(further)) = (&authorized, handlers::snapshot::further_attributes(info)) {
-        authorized = chain.authorize(caller, further).await;
+    for further in handlers::snapshot::further_attributes(info, &state.apis.catalog) {
+        if authorized.is_ok() {
+            authorized = chain.authorize(caller, further).await;
+        }
     }
     if *caller.via() != AuthenticationMethod::Internal {
         state.authorization.metrics.attempted(&authorized, begun.elapsed());
@@ -286,8 +303,11 @@ async fn authorize(
             Err(Box::new(response))
         }
         Err(Denial::Failed { error }) => {
+            static LOG: LogLimit = LogLimit::with_burst(20);
             record.undecided();
-            warn!(%error, path = info.path, "the authorizer chain returned an error; the request is refused");
+            if let Some(unlogged) = LOG.due() {
+                warn!(%error, path = info.path, unlogged, "the authorizer chain returned an error; the request is refused");
+            }
             Err(Box::new(respond::internal_error(uri, &error)))
         }
     }
@@ -309,7 +329,7 @@ async fn forward(state: &Arc<State>, call: &mut Call) -> Option<Response<Body>> 
     if let Some(name) = aggregation::service_name(&call.info.path)
         && let Err(status) = state.storage.unreadable.check_named(&Concern::Registration, &name)
     {
-        return Some(respond::finish(call, None, Err(status)));
+        return Some(respond::response_of(call, None, Err(status)));
     }
     if let Some(service) = state.apis.aggregation.serving(&call.info.path) {
         // A server that normalizes paths would serve another path than the authorized one.
@@ -330,7 +350,7 @@ async fn serve_document(state: &Arc<State>, mut call: Call) -> RequestOutcome {
         && !handlers::documents::is_path(state, &call.info.path)
         && let Err(status) = state.apis.crds.catch_up(&state.storage.store).await
     {
-        return RequestOutcome::unknown(respond::finish(&mut call, None, Err(status)));
+        return RequestOutcome::unknown(respond::response_of(&mut call, None, Err(status)));
     }
     if !handlers::documents::is_path(state, &call.info.path) {
         return RequestOutcome::unknown(respond::page_not_found());
@@ -338,7 +358,7 @@ async fn serve_document(state: &Arc<State>, mut call: Call) -> RequestOutcome {
     let result = Box::pin(handlers::documents::handle(state, &mut call)).await;
     call.effort.enter_lane(respond::encoding(&call, None, &result)).await;
     let known = result.is_ok();
-    RequestOutcome { known, ..RequestOutcome::unknown(respond::finish(&mut call, None, result)) }
+    RequestOutcome { known, ..RequestOutcome::unknown(respond::response_of(&mut call, None, result)) }
 }
 
 async fn serve_resource(state: &Arc<State>, mut call: Call) -> RequestOutcome {
@@ -346,7 +366,7 @@ async fn serve_resource(state: &Arc<State>, mut call: Call) -> RequestOutcome {
     if found.is_none() {
         // The CRD may have been established a moment ago.
         if let Err(status) = state.apis.crds.catch_up(&state.storage.store).await {
-            return RequestOutcome::unknown(respond::finish(&mut call, None, Err(status)));
+            return RequestOutcome::unknown(respond::response_of(&mut call, None, Err(status)));
         }
         (found, _schema_writer) = find_resource(&state.apis.catalog, &call);
     }
@@ -359,12 +379,13 @@ async fn serve_resource(state: &Arc<State>, mut call: Call) -> RequestOutcome {
     let kind = Arc::clone(&target.kind);
     compile_schemas(state, &call, &kind).await;
 
-    // stage: receive, decode, own, mutate, validate, store
+    // stage: receive, decode, field management, mutate, validate, store
     let result = dispatch(state, &mut call, target).await;
 
     // stage: answer
     call.effort.enter_lane(respond::encoding(&call, Some(&kind), &result)).await;
-    RequestOutcome { known: true, ..RequestOutcome::unknown(respond::finish(&mut call, Some(&kind), result)) }
+    let response = respond::response_of(&mut call, Some(&kind), result);
+    RequestOutcome { response, known: true, audit_end: AuditEnd::Open, ended: call.seat.end() }
 }
 
 fn warn_of_deprecation(state: &State, call: &mut Call, kind: &ServedResource) {
@@ -382,53 +403,10 @@ fn warn_of_deprecation(state: &State, call: &mut Call, kind: &ServedResource) {
 async fn compile_schemas(state: &State, call: &Call, kind: &ServedResource) {
     let Some(custom) = kind.as_custom() else { return };
     let work = custom.crd.uncompiled().saturating_mul(EXPRESSIONS);
-    if work > heavy::LARGE {
+    if work > heavy_lane::LARGE {
         call.effort.enter_lane(work).await;
         custom.crd.compile(state.validation_context(call.now).stopwatch.as_deref());
     }
-}
-
-/// A request from inside this process, with its body in memory. It skips the network and queue stages only.
-pub struct InternalRequest<'a> {
-    pub caller: Caller,
-    pub method: Method,
-    /// The path, with the query if any.
-    pub target: &'a str,
-    pub headers: HeaderMap,
-    pub body: RequestBody,
-    /// A caller that drives the request in the heavy lane
-    /// ([`HeavyLane::drive`](crate::heavy::HeavyLane::drive)) passes a clone there.
-    pub effort: Effort,
-}
-
-/// Serves a request from inside this process.
-pub async fn internal(state: &Arc<State>, request: InternalRequest<'_>) -> Response<Body> {
-    let InternalRequest { caller, method, target, headers, body, effort } = request;
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let (info, query) = parse(&method, path, query);
-    let record = AuditRecord::begin(state.serving.audit.as_ref(), runtime::random::uid());
-    let limit = state.serving.request_timeout;
-    let deadline = Instant::now().checked_add(limit).filter(|_| !info.is_long_running());
-    let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
-    record.open(Some(caller.user()), RecordedRequest { uri: target, info: &info, headers: &headers, peer });
-    let request = AuthenticatedRequest {
-        caller,
-        info: info.clone(),
-        query,
-        headers,
-        body,
-        warnings: Vec::new(),
-        record: record.clone(),
-        limits: RequestLimits { seat: Seat::default(), deadline, effort: effort.clone(), payer: None },
-    };
-    let work = Box::pin(async {
-        if let Err(why) = record.received().await {
-            let response = respond::internal_error(&info.path, why);
-            return RequestOutcome { audit_end: AuditEnd::Recorded, ..RequestOutcome::unknown(response) };
-        }
-        finish(state, target, request).await
-    });
-    complete(limit, &info, &effort, &record, std::pin::pin!(catch_panic(work))).await.response
 }
 
 async fn dispatch(
@@ -474,7 +452,7 @@ async fn dispatch(
         Verb::Create => Box::pin(handlers::create::handle(state, call, kind)).await,
         Verb::Update => Box::pin(handlers::update::put(state, call, kind, subresource)).await,
         Verb::Patch => Box::pin(handlers::update::patch(state, call, kind, subresource)).await,
-        Verb::Delete => Box::pin(handlers::delete::one(state, call, kind)).await,
+        Verb::Delete => Box::pin(handlers::delete::delete_object(state, call, kind)).await,
         Verb::DeleteCollection => Box::pin(handlers::delete::collection(state, call, kind)).await,
     }
 }

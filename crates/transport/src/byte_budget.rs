@@ -2,7 +2,8 @@
 //! clients have not read.
 //!
 //! A body is charged as it arrives, for the bytes received and not for the declared length, until its request
-//! ends; what is decoded from it is freed by then too. A response is charged until its last byte is handed to
+//! ends; what is decoded from it is freed by then too. Before it is read, it is charged for what the buffers of
+//! its connection can hold ([`Discarding::charge_buffers`](crate::discard::Discarding::charge_buffers)). A response is charged until its last byte is handed to
 //! the socket. Bytes that do not fit are refused at once (429) instead of waiting: waiting bodies would hold
 //! what they already have, and all of them could wait for each other.
 
@@ -11,15 +12,15 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::Status;
+use api::{Status, bootstrap_token};
 use authn::User;
 use authn::names::SERVICE_ACCOUNT_PREFIX;
 use prometheus::{IntCounterVec, IntGauge};
-use runtime::MetricRegistry;
+use runtime::{LogLimit, MetricRegistry};
 use tracing::warn;
 use value::Str;
 
-use crate::connections::{ClientAddress, LogLimit};
+use crate::connections::ClientAddress;
 
 /// Size of each budget in bytes.
 const TOTAL: u64 = 256 << 20;
@@ -43,19 +44,34 @@ pub struct ByteBudget {
 #[derive(Debug, Default)]
 struct ChargedBytes {
     total: u64,
+    /// Part of `total` of [`Rank::Anonymous`].
+    anonymous: u64,
+    /// Part of `total` of [`Rank::ServiceAccount`].
+    service_accounts: u64,
     /// Charged bytes by owner; owners without any have no entry.
     owners: HashMap<Str, u64>,
+}
+
+impl ChargedBytes {
+    /// The bytes of all accounts of a rank, where they are limited together.
+    fn of_rank(&mut self, rank: Rank) -> Option<&mut u64> {
+        match rank {
+            Rank::Anonymous => Some(&mut self.anonymous),
+            Rank::ServiceAccount => Some(&mut self.service_accounts),
+            Rank::Ordinary | Rank::System | Rank::Master => None,
+        }
+    }
 }
 
 /// The owner that bytes are charged to: a user, all service accounts of one namespace, or the client address
 /// of anonymous users.
 #[derive(Clone, Debug)]
-pub struct Account {
+pub struct BudgetAccount {
     owner: Str,
     rank: Rank,
 }
 
-impl Account {
+impl BudgetAccount {
     pub fn of(user: &User, peer: IpAddr) -> Self {
         let rank = Rank::of(user);
         let namespace =
@@ -64,20 +80,54 @@ impl Account {
             _ if rank == Rank::Anonymous => format!("{} at {}", user.name, ClientAddress::of(peer)).into(),
             // Service accounts share one account per namespace, since users who can create them can create
             // any number.
-            Some((namespace, _)) if rank == Rank::Ordinary => {
+            Some((namespace, _)) if rank == Rank::ServiceAccount => {
                 format!("{SERVICE_ACCOUNT_PREFIX}{namespace}").into()
             }
             _ => user.name.clone(),
         };
-        Account { owner, rank }
+        BudgetAccount { owner, rank }
     }
 }
 
-impl Account {
+impl BudgetAccount {
     /// Key of the account in the budget.
     pub fn owner(&self) -> &Str {
         &self.owner
     }
+
+    /// The class of accounts with which it is limited together; `None` if it is limited on its own.
+    pub fn class(&self) -> Option<&'static str> {
+        match self.rank {
+            Rank::Anonymous => Some("anonymous clients"),
+            Rank::ServiceAccount => Some("service accounts"),
+            Rank::Ordinary | Rank::System | Rank::Master => None,
+        }
+    }
+
+    /// How many of its long-running requests are ended only after those of other accounts: all of administrators and cluster components,
+    /// and those that a node needs.
+    pub(crate) fn spared_requests(&self) -> SparedRequests {
+        match self.rank {
+            Rank::System if self.owner.starts_with(authn::names::NODE_PREFIX) => SparedRequests::NODE,
+            Rank::System | Rank::Master => SparedRequests::ALL,
+            Rank::Anonymous | Rank::ServiceAccount | Rank::Ordinary => SparedRequests::NONE,
+        }
+    }
+}
+
+/// The number of long-running requests, and of connections that have some, up to which an account is spared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SparedRequests {
+    pub(crate) requests: usize,
+    pub(crate) connections: usize,
+}
+
+impl SparedRequests {
+    const NONE: SparedRequests = SparedRequests { requests: 0, connections: 0 };
+    const ALL: SparedRequests = SparedRequests { requests: usize::MAX, connections: usize::MAX };
+    /// A kubelet watches each ConfigMap and Secret of its pods by itself, up to some hundreds, on few connections. A node is as safe as its
+    /// disk, so one with more is not spared.
+    const NODE: SparedRequests = SparedRequests { requests: 2048, connections: 16 };
 }
 
 /// Priority of an account: higher ranks have part of the budget reserved for them.
@@ -85,8 +135,10 @@ impl Account {
 enum Rank {
     /// Unauthenticated clients; their number is not limited.
     Anonymous,
+    /// Service accounts outside `kube-system`. Who can create namespaces can create any number of them.
+    ServiceAccount,
     Ordinary,
-    /// Cluster components: `system:` users, but of the service accounts only those in `kube-system`.
+    /// Cluster components: `system:` users without those of bootstrap tokens, and of the service accounts only those in `kube-system`.
     System,
     Master,
 }
@@ -98,7 +150,10 @@ impl Rank {
             _ if user.is_in(authn::names::MASTERS) => Rank::Master,
             authn::names::ANONYMOUS => Rank::Anonymous,
             _ if account.is_some_and(|account| account.starts_with("kube-system:")) => Rank::System,
-            name if account.is_none() && name.starts_with("system:") => Rank::System,
+            _ if account.is_some() => Rank::ServiceAccount,
+            // Their tokens are handed to machines that are to join the cluster.
+            name if name.starts_with(bootstrap_token::USER_PREFIX) => Rank::Ordinary,
+            name if name.starts_with("system:") => Rank::System,
             _ => Rank::Ordinary,
         }
     }
@@ -109,7 +164,7 @@ impl Rank {
 enum Exceeded {
     /// The total that accounts of this rank may use.
     Total,
-    /// The account's own share, while more than half of the budget is in use.
+    /// The account's own share of what is left.
     Share,
 }
 
@@ -153,19 +208,19 @@ impl ByteBudget {
     }
 
     /// Opens the charge of a body that has not arrived yet; refuses with 429 if it does not fit.
-    pub fn open(self: &Arc<Self>, account: Account) -> Result<ByteCharge, Status> {
+    pub fn open(self: &Arc<Self>, account: BudgetAccount) -> Result<ByteCharge, Status> {
         self.charge(account, MINIMUM)
     }
 
     /// Charges `bytes`, or refuses with 429 if they do not fit.
-    pub fn charge(self: &Arc<Self>, account: Account, bytes: u64) -> Result<ByteCharge, Status> {
+    pub fn charge(self: &Arc<Self>, account: BudgetAccount, bytes: u64) -> Result<ByteCharge, Status> {
         let mut charge = ByteCharge { budget: Arc::clone(self), account, reserved: 0 };
         charge.reserve(bytes)?;
         Ok(charge)
     }
 
     /// Charges bytes that are already in memory, even beyond the limit.
-    pub fn charge_anyway(self: &Arc<Self>, account: Account, bytes: u64) -> ByteCharge {
+    pub fn charge_anyway(self: &Arc<Self>, account: BudgetAccount, bytes: u64) -> ByteCharge {
         let mut charge = ByteCharge { budget: Arc::clone(self), account, reserved: 0 };
         let mut held = self.lock();
         charge.take(&mut held, bytes);
@@ -174,9 +229,9 @@ impl ByteBudget {
     }
 
     /// Refuses with 429 an account that has no room for a single byte.
-    pub fn check_room(&self, account: &Account) -> Result<(), Status> {
-        // No account is limited below half of the budget.
-        if self.in_use.load(Ordering::Relaxed) < self.total / 2 {
+    pub fn check_room(&self, account: &BudgetAccount) -> Result<(), Status> {
+        // No account is limited below a quarter of the budget, as `check` computes it for the lowest rank.
+        if self.in_use.load(Ordering::Relaxed) < self.total / 4 {
             return Ok(());
         }
         let exceeded = self.check(&self.lock(), account, 1);
@@ -193,32 +248,39 @@ impl ByteBudget {
         }
     }
 
-    /// The total that accounts of this rank may fill. The rest is reserved for higher ranks, so that users
-    /// cannot lock out cluster components, nor components the administrators.
-    fn ceiling(&self, rank: Rank) -> u64 {
+    /// The bytes that accounts of this rank may still charge. The rest is reserved for higher ranks, so that users cannot lock out cluster
+    /// components, nor components the administrators. What all service accounts hold together, also with anonymous clients, leaves room for
+    /// users, because one user may control any number of them.
+    fn room(&self, held: &ChargedBytes, rank: Rank) -> u64 {
+        let below = |ceiling: u64, in_use: u64| ceiling.saturating_sub(in_use);
+        let (total, accounts) = (self.total, held.service_accounts);
         match rank {
-            Rank::Anonymous => self.total / 8 * 5,
-            Rank::Ordinary => self.total / 8 * 7,
-            Rank::System => self.total / 16 * 15,
-            Rank::Master => self.total,
+            Rank::Anonymous => below(total / 8 * 5, held.total),
+            Rank::ServiceAccount => below(total / 8 * 7, held.total)
+                .min(below(total / 8 * 5, accounts))
+                .min(below(total / 8 * 6, accounts.saturating_add(held.anonymous))),
+            Rank::Ordinary => below(total / 8 * 7, held.total),
+            Rank::System => below(total / 16 * 15, held.total),
+            Rank::Master => below(total, held.total),
         }
     }
 
-    /// Checks that `more` bytes fit. An account is limited to a quarter only while more than half of the
-    /// budget is in use, so a single account may use half.
-    fn check(&self, held: &ChargedBytes, account: &Account, more: u64) -> Result<(), Exceeded> {
-        let total = held.total.saturating_add(more);
-        if total > self.ceiling(account.rank) {
+    /// Checks that `more` bytes fit. An account may hold up to 4/3 of what is then left for its rank, so each account that comes later finds room:
+    /// a user alone gets half of the budget, the next one 4/7 of the rest, and so on. Administrators have no such share.
+    fn check(&self, held: &ChargedBytes, account: &BudgetAccount, more: u64) -> Result<(), Exceeded> {
+        let room = self.room(held, account.rank);
+        if more > room {
             return Err(Exceeded::Total);
         }
         let own = held.owners.get(&account.owner).copied().unwrap_or(0).saturating_add(more);
-        if account.rank != Rank::Master && total > self.total / 2 && own > self.total / 4 {
+        let left = room.saturating_sub(more);
+        if account.rank != Rank::Master && own.saturating_mul(3) > left.saturating_mul(4) {
             return Err(Exceeded::Share);
         }
         Ok(())
     }
 
-    fn refuse(&self, account: &Account, exceeded: Exceeded) -> Status {
+    fn refuse(&self, account: &BudgetAccount, exceeded: Exceeded) -> Status {
         let what = self.what;
         let (reason, message) = match exceeded {
             Exceeded::Total => ("total", format!("the server holds too many {what}, please try again later")),
@@ -254,7 +316,7 @@ impl ByteBudget {
 #[derive(Debug)]
 pub struct ByteCharge {
     budget: Arc<ByteBudget>,
-    account: Account,
+    account: BudgetAccount,
     reserved: u64,
 }
 
@@ -265,6 +327,13 @@ impl ByteCharge {
             return Ok(());
         }
         self.reserve(bytes.next_multiple_of(STEP) - self.reserved)
+    }
+
+    /// Lowers the charge to `bytes` in total.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        if self.reserved > bytes {
+            self.release(self.reserved - bytes);
+        }
     }
 
     fn reserve(&mut self, more: u64) -> Result<(), Status> {
@@ -280,6 +349,9 @@ impl ByteCharge {
 
     fn take(&mut self, held: &mut ChargedBytes, more: u64) {
         held.total = held.total.saturating_add(more);
+        if let Some(of_rank) = held.of_rank(self.account.rank) {
+            *of_rank = of_rank.saturating_add(more);
+        }
         match held.owners.get_mut(&self.account.owner) {
             Some(own) => *own = own.saturating_add(more),
             None => drop(held.owners.insert(self.account.owner.clone(), more)),
@@ -287,20 +359,29 @@ impl ByteCharge {
         self.budget.show(held);
         self.reserved = self.reserved.saturating_add(more);
     }
-}
 
-impl Drop for ByteCharge {
-    fn drop(&mut self) {
+    fn release(&mut self, bytes: u64) {
         let mut held = self.budget.lock();
-        held.total = held.total.saturating_sub(self.reserved);
+        held.total = held.total.saturating_sub(bytes);
+        if let Some(of_rank) = held.of_rank(self.account.rank) {
+            *of_rank = of_rank.saturating_sub(bytes);
+        }
         let left = held.owners.get_mut(&self.account.owner).map_or(0, |own| {
-            *own = own.saturating_sub(self.reserved);
+            *own = own.saturating_sub(bytes);
             *own
         });
         if left == 0 {
             held.owners.remove(&self.account.owner);
         }
         self.budget.show(&held);
+        drop(held);
+        self.reserved = self.reserved.saturating_sub(bytes);
+    }
+}
+
+impl Drop for ByteCharge {
+    fn drop(&mut self) {
+        self.release(self.reserved);
     }
 }
 

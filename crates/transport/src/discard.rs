@@ -5,14 +5,19 @@
 //! instead of the response. So up to [`MAX_BODY`] further bytes are received for up to [`TIME`], and thrown away.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use api::Status;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
+
+use crate::accept::{MAX_HEADER_BYTES, STREAM_WINDOW};
+use crate::byte_budget::{BudgetAccount, ByteBudget, ByteCharge};
 
 /// Size in bytes of the largest request body that is accepted, and of the largest rest that is discarded.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -25,12 +30,38 @@ pub struct Discarding {
     body: Option<Incoming>,
     /// Runtime for the background task; `None` once there is no content left.
     runtime: Option<Handle>,
+    /// The bytes that the connection's buffers can hold of it while it is not read.
+    max_buffered: u64,
+    /// Charge for these bytes.
+    buffers: Option<ByteCharge>,
 }
 
 impl Discarding {
-    pub fn new(body: Incoming) -> Self {
+    pub fn new(body: Incoming, version: http::Version) -> Self {
         let runtime = (!body.is_end_stream()).then(Handle::try_current).and_then(Result::ok);
-        Discarding { body: Some(body), runtime }
+        let buffer = if version == http::Version::HTTP_2 { STREAM_WINDOW } else { MAX_HEADER_BYTES };
+        // HTTP/2 refuses more bytes than `Content-Length` says.
+        let max_buffered = body.size_hint().upper().unwrap_or(u64::MAX).min(u64::from(buffer));
+        Discarding { body: Some(body), runtime, max_buffered, buffers: None }
+    }
+
+    /// Charges what the connection's buffers can hold of the body, until [`Discarding::begin_reading`] or the end of the body. Must be
+    /// called before the request waits for anything, because the client can fill the buffers meanwhile. Refuses with 429 if the bytes do
+    /// not fit.
+    pub fn charge_buffers(
+        &mut self,
+        budget: &Arc<ByteBudget>,
+        account: &BudgetAccount,
+    ) -> Result<(), Status> {
+        if self.had_content() {
+            self.buffers = Some(budget.charge(account.clone(), self.max_buffered)?);
+        }
+        Ok(())
+    }
+
+    /// Gives the charge for the buffers back, because from now on the reader takes and charges each byte as it arrives.
+    pub fn begin_reading(&mut self) {
+        self.buffers = None;
     }
 
     /// True if the body was not empty on arrival and has not been read to its end or failed.
@@ -52,6 +83,7 @@ impl Body for Discarding {
         // A body that ended or failed has no rest to discard.
         if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
             self.runtime = None;
+            self.buffers = None;
         }
         frame
     }

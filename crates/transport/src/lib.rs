@@ -3,6 +3,7 @@
 //! - [`accept::serve`] accepts connections and passes their requests to a [`RequestHandler`](accept::RequestHandler).
 //! - [`connections`] limits the number of connections, closes idle ones when the limit is near, and closes those whose client does not
 //!   read. Small responses are sent together.
+//! - [`long_running`] counts the watches and other long-running requests of each account, and ends the oldest if there are too many.
 //! - [`tls`] is the configuration of the listener; [`trust`] verifies client certificates against the CAs in force, by the rules in
 //!   [`authorities`]; [`pki`] creates certificates.
 //! - [`byte_budget::ByteBudget`] limits the bytes that the server holds for clients; [`paced::Paced`] and [`discard::Discarding`] receive
@@ -25,6 +26,8 @@ pub mod byte_budget;
 pub mod connections;
 pub mod discard;
 pub mod drain;
+mod host;
+pub mod long_running;
 pub mod paced;
 pub mod pki;
 pub mod tls;

@@ -21,12 +21,12 @@ const FLUSH_AT: usize = 16 * 1024;
 const MAX_IDLE_CAPACITY: usize = 8 * 1024;
 
 /// The stream as seen by the HTTP connection; buffers writes.
-pub(crate) struct CoalescedStream<S>(Arc<Mutex<Inner<S>>>);
+pub(crate) struct CoalescedStream<S>(Arc<Mutex<CoalescingState<S>>>);
 
 /// The stream as seen by the task that drives the connection; flushes it.
-pub(crate) struct StreamFlusher<S>(Arc<Mutex<Inner<S>>>);
+pub(crate) struct StreamFlusher<S>(Arc<Mutex<CoalescingState<S>>>);
 
-struct Inner<S> {
+struct CoalescingState<S> {
     stream: S,
     waiting: Vec<u8>,
     /// Number of bytes of `waiting` already written.
@@ -37,12 +37,12 @@ struct Inner<S> {
 
 /// Splits a stream into its buffered end and its flushing end.
 pub(crate) fn coalesce_writes<S>(stream: S) -> (CoalescedStream<S>, StreamFlusher<S>) {
-    let inner = Inner { stream, waiting: Vec::new(), written: 0, driven: true };
+    let inner = CoalescingState { stream, waiting: Vec::new(), written: 0, driven: true };
     let inner = Arc::new(Mutex::new(inner));
     (CoalescedStream(Arc::clone(&inner)), StreamFlusher(inner))
 }
 
-fn locked<S>(inner: &Mutex<Inner<S>>) -> MutexGuard<'_, Inner<S>> {
+fn locked<S>(inner: &Mutex<CoalescingState<S>>) -> MutexGuard<'_, CoalescingState<S>> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -71,7 +71,7 @@ impl<S: AsyncWrite + Unpin> StreamFlusher<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Inner<S> {
+impl<S: AsyncWrite + Unpin> CoalescingState<S> {
     /// Writes all buffered bytes to the stream.
     fn drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest) = self.waiting.get(self.written..).filter(|rest| !rest.is_empty()) {

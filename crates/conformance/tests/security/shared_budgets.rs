@@ -1,4 +1,5 @@
-//! Many service accounts or addresses of one client cannot use the memory budgets up: others are served, and health checks are answered.
+//! Many service accounts, addresses or impersonated users of one client cannot use the memory budgets up: others are served, and health
+//! checks are answered.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -32,10 +33,11 @@ const IDENTITIES: u8 = 8;
 const BODIES_EACH: usize = 12;
 const ANSWERS_EACH: usize = 40;
 
-/// An identity of the attacker: the token, if any, and the address from which it connects.
-struct Identity {
+/// An identity of the attacker: the token, if any, the address from which it connects, and the user that it impersonates, if any.
+struct AttackerIdentity {
     token: Option<String>,
     address: Ipv4Addr,
+    impersonates: Option<String>,
 }
 
 /// Allows a group all verbs on config maps.
@@ -48,35 +50,74 @@ async fn allow_maps(admin: &Client, group: &str) {
     accepts(admin.post(&format!("{RBAC}/clusterrolebindings"), &binding).await).unwrap();
 }
 
-/// Creates service accounts of one namespace, with tokens.
-async fn service_accounts(admin: &Client) -> Vec<Identity> {
+/// Creates service accounts with tokens, in one namespace or each in a namespace of its own.
+async fn service_accounts(admin: &Client, is_one_namespace: bool) -> Vec<AttackerIdentity> {
     allow_maps(admin, "system:serviceaccounts").await;
-    let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let mut identities = Vec::new();
     for number in 0..IDENTITIES {
         let name = format!("sa{number}");
-        accepts(admin.post(accounts, &json!({"metadata": {"name": name}})).await).unwrap();
+        let namespace = if is_one_namespace { "default".to_owned() } else { format!("ns{number}") };
+        if !is_one_namespace {
+            let object = json!({"metadata": {"name": namespace}});
+            accepts(admin.post("/api/v1/namespaces", &object).await).unwrap();
+        }
+        let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        accepts(admin.post(&accounts, &json!({"metadata": {"name": name}})).await).unwrap();
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
         let token = accepts(admin.post(&format!("{accounts}/{name}/token"), &review).await).unwrap();
         let token = token["status"]["token"].as_str().unwrap().to_owned();
         let client = admin.as_token(Some(&token));
         eventually(SOON, async || accepts(client.get(&format!("{MAPS}?limit=1")).await)).await.unwrap();
-        identities.push(Identity { token: Some(token), address: Ipv4Addr::LOCALHOST });
+        identities.push(AttackerIdentity {
+            token: Some(token),
+            address: Ipv4Addr::LOCALHOST,
+            impersonates: None,
+        });
     }
     identities
 }
 
+/// Users that alice impersonates.
+async fn impersonated_users(admin: &Client) -> Vec<AttackerIdentity> {
+    allow_maps(admin, "system:authenticated").await;
+    let rules = json!([{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}]);
+    let role = json!({"metadata": {"name": "impersonator"}, "rules": rules});
+    accepts(admin.post(&format!("{RBAC}/clusterroles"), &role).await).unwrap();
+    let binding = json!({
+        "metadata": {"name": "impersonator"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "impersonator"},
+        "subjects": [{"kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io"}],
+    });
+    accepts(admin.post(&format!("{RBAC}/clusterrolebindings"), &binding).await).unwrap();
+    let alice = admin.as_token(Some("alicetoken"));
+    let as_user = [("impersonate-user", "user0")];
+    let path = format!("{MAPS}?limit=1");
+    eventually(SOON, async || accepts(alice.send(http::Method::GET, &path, &as_user, Bytes::new()).await))
+        .await
+        .unwrap();
+    let user = |number| AttackerIdentity {
+        token: Some("alicetoken".to_owned()),
+        address: Ipv4Addr::LOCALHOST,
+        impersonates: Some(format!("user{number}")),
+    };
+    (0..IDENTITIES).map(user).collect()
+}
+
 /// Anonymous clients at different addresses.
-async fn addresses(admin: &Client) -> Vec<Identity> {
+async fn addresses(admin: &Client) -> Vec<AttackerIdentity> {
     allow_maps(admin, "system:unauthenticated").await;
     let client = admin.as_token(None);
     eventually(SOON, async || accepts(client.get(&format!("{MAPS}?limit=1")).await)).await.unwrap();
-    let at = |number| Identity { token: None, address: Ipv4Addr::new(127, 0, 0, 2 + number) };
+    let at = |number| AttackerIdentity {
+        token: None,
+        address: Ipv4Addr::new(127, 0, 0, 2 + number),
+        impersonates: None,
+    };
     (0..IDENTITIES).map(at).collect()
 }
 
 /// A TLS connection from the address of the identity.
-async fn connect(client: &Client, identity: &Identity, protocol: &[u8]) -> TlsStream<TcpStream> {
+async fn connect(client: &Client, identity: &AttackerIdentity, protocol: &[u8]) -> TlsStream<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((identity.address, 0).into()).unwrap();
     let tcp = socket.connect(client.authority().parse().unwrap()).await.unwrap();
@@ -87,7 +128,7 @@ async fn connect(client: &Client, identity: &Identity, protocol: &[u8]) -> TlsSt
 }
 
 /// Sends bodies that never end, each with a byte every two seconds so that it does not pause for too long.
-async fn hold_bodies(client: &Client, identities: &[Identity]) -> JoinSet<()> {
+async fn hold_bodies(client: &Client, identities: &[AttackerIdentity]) -> JoinSet<()> {
     let mut held = JoinSet::new();
     for identity in identities.iter().flat_map(|identity| std::iter::repeat_n(identity, BODIES_EACH)) {
         let mut stream = connect(client, identity, b"http/1.1").await;
@@ -96,6 +137,9 @@ async fn hold_bodies(client: &Client, identities: &[Identity]) -> JoinSet<()> {
         );
         if let Some(token) = &identity.token {
             head.extend(["authorization: Bearer ", token, "\r\n"]);
+        }
+        if let Some(user) = &identity.impersonates {
+            head.extend(["impersonate-user: ", user, "\r\n"]);
         }
         stream.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
         held.spawn(async move {
@@ -110,7 +154,7 @@ async fn hold_bodies(client: &Client, identities: &[Identity]) -> JoinSet<()> {
 }
 
 /// Requests objects in HTTP/2 streams and does not read them.
-async fn hold_answers(client: &Client, identities: &[Identity]) -> Vec<http::Response<Incoming>> {
+async fn hold_answers(client: &Client, identities: &[AttackerIdentity]) -> Vec<http::Response<Incoming>> {
     let mut held = Vec::new();
     for identity in identities {
         let stream = connect(client, identity, b"h2").await;
@@ -174,7 +218,25 @@ const ANSWERS: &str = "apiserver_unsent_response_refused_total";
 #[tokio::test]
 async fn request_bodies_of_many_service_accounts_do_not_block_other_users() {
     let (_server, admin, bob) = start().await;
-    let held = hold_bodies(&admin, &service_accounts(&admin).await).await;
+    let held = hold_bodies(&admin, &service_accounts(&admin, true).await).await;
+    refused(&admin, BODIES, 10.0).await;
+    others_are_served(&admin, &bob).await;
+    drop(held);
+}
+
+#[tokio::test]
+async fn request_bodies_of_service_accounts_of_many_namespaces_do_not_block_other_users() {
+    let (_server, admin, bob) = start().await;
+    let held = hold_bodies(&admin, &service_accounts(&admin, false).await).await;
+    refused(&admin, BODIES, 10.0).await;
+    others_are_served(&admin, &bob).await;
+    drop(held);
+}
+
+#[tokio::test]
+async fn request_bodies_of_many_impersonated_users_do_not_block_other_users() {
+    let (_server, admin, bob) = start().await;
+    let held = hold_bodies(&admin, &impersonated_users(&admin).await).await;
     refused(&admin, BODIES, 10.0).await;
     others_are_served(&admin, &bob).await;
     drop(held);
@@ -192,7 +254,16 @@ async fn request_bodies_from_many_addresses_do_not_block_users() {
 #[tokio::test]
 async fn unread_answers_of_many_service_accounts_do_not_block_other_users() {
     let (_server, admin, bob) = start().await;
-    let held = hold_answers(&admin, &service_accounts(&admin).await).await;
+    let held = hold_answers(&admin, &service_accounts(&admin, true).await).await;
+    refused(&admin, ANSWERS, 10.0).await;
+    others_are_served(&admin, &bob).await;
+    drop(held);
+}
+
+#[tokio::test]
+async fn unread_answers_of_service_accounts_of_many_namespaces_do_not_block_other_users() {
+    let (_server, admin, bob) = start().await;
+    let held = hold_answers(&admin, &service_accounts(&admin, false).await).await;
     refused(&admin, ANSWERS, 10.0).await;
     others_are_served(&admin, &bob).await;
     drop(held);

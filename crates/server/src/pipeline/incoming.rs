@@ -10,22 +10,23 @@ use std::time::{Duration, Instant};
 use api::Status;
 use audit::AuditRecord;
 use flowcontrol::PresentRequest;
+use heavy_lane::{CancelOnDrop, Effort};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use requests::request_info::{Query, RequestInfo};
+use runtime::LogLimit;
 use tokio::sync::oneshot;
 use tracing::error;
 use transport::accept::{self, Peer};
 use transport::discard::Discarding;
 
-use super::{AuditEnd, ReceivedRequest, RequestOutcome, parse, serve};
+use super::{AuditEnd, ReceivedRequest, RequestOutcome, parse, serve_network_request};
 use crate::body::Body;
 use crate::browsers::BrowserHeaders;
 use crate::call::{IncomingBody, RequestBody};
 use crate::flow_control::ClientGone;
-use crate::heavy::{CancelOnDrop, Effort};
 use crate::metrics::Finished;
 use crate::respond;
 use crate::shutdown;
@@ -53,7 +54,7 @@ impl accept::RequestHandler for State {
         } else if request.is_cancellable() {
             Box::pin(answer_cancellable(self, request))
         } else {
-            Box::pin(answer_to_the_end(self, request))
+            Box::pin(complete_after_disconnect(self, request))
         };
         match browser {
             None => answering,
@@ -63,6 +64,10 @@ impl accept::RequestHandler for State {
                 response
             }),
         }
+    }
+
+    fn end_long_running(&self, connections: usize) -> Vec<u64> {
+        self.serving.long_running.end_on_connections(connections)
     }
 }
 
@@ -83,7 +88,7 @@ async fn answer_cancellable(state: Arc<State>, request: IncomingRequest) -> Resp
 /// Answers a mutating request. If the client disconnects, this future is dropped, but the work continues in
 /// its own task: a second write, the release of resources, the audit event. Shutdown waits for that task.
 /// Only long computations before the first write are cancelled.
-async fn answer_to_the_end(state: Arc<State>, mut request: IncomingRequest) -> Response<Body> {
+async fn complete_after_disconnect(state: Arc<State>, mut request: IncomingRequest) -> Response<Body> {
     let under_way = Arc::clone(&state.serving.under_way);
     let Ok(in_progress) = under_way.acquire_owned().await else { return respond::panicked() };
     let (reply, answered) = oneshot::channel();
@@ -139,11 +144,12 @@ impl IncomingRequest {
     fn read(state: &State, peer: Peer, request: Request<Incoming>) -> Self {
         let started = Instant::now();
         let (mut parts, body) = request.into_parts();
+        let body = Discarding::new(body, parts.version);
         let upgrade = parts.extensions.remove::<OnUpgrade>();
         let (info, query) = parse(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default());
         let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         let budget = Arc::clone(&state.serving.body_budget);
-        let body = IncomingBody { body: Discarding::new(body), upgrade, peer: peer.address.ip(), budget };
+        let body = IncomingBody { body, upgrade, peer: peer.address.ip(), budget };
         IncomingRequest {
             started,
             peer,
@@ -215,9 +221,15 @@ impl IncomingRequest {
             gone,
         };
         // Boxed at once: the future is large, and moving it costs as much as serving a small request.
-        let work = Box::pin(serve(state, received, query, headers, RequestBody::Incoming(Box::new(body))));
+        let work = Box::pin(serve_network_request(
+            state,
+            received,
+            query,
+            headers,
+            RequestBody::Incoming(Box::new(body)),
+        ));
         let mut work = std::pin::pin!(catch_panic(work));
-        let Answered { mut response, known, late } =
+        let Answered { mut response, known, late, ended } =
             complete(longest, &info, &routing, &record, work.as_mut()).await;
         // Marked sensitive, so that HPACK does not store a one-time value in the connection's dynamic table.
         let mut id = id;
@@ -232,7 +244,7 @@ impl IncomingRequest {
             known,
             code: response.status().as_u16(),
             dry_run,
-            took: started.elapsed(),
+            took: ended.unwrap_or_else(Instant::now).saturating_duration_since(started),
             size: response.body().len(),
         });
         if method == Method::HEAD {
@@ -270,6 +282,8 @@ pub(super) struct Answered {
     pub(super) known: bool,
     /// True if the deadline passed before the work was done.
     pub(super) late: bool,
+    /// When the request gave its seat back, if it ended then.
+    pub(super) ended: Option<Instant>,
 }
 
 /// Waits for the work of a request up to its time limit, and closes its audit record.
@@ -286,21 +300,30 @@ pub(super) async fn complete(
         tokio::time::timeout(longest, work).await.ok()
     };
     let late = outcome.is_none();
-    let RequestOutcome { mut response, known, audit_end } = match outcome {
+    let RequestOutcome { mut response, known, audit_end, ended } = match outcome {
         Some(Ok(outcome)) => outcome,
         Some(Err(what)) => {
-            error!(path = info.path, panic = what, "a request handler panicked; the response is a 500");
+            static LOG: LogLimit = LogLimit::with_burst(20);
+            if let Some(unlogged) = LOG.due() {
+                error!(
+                    path = info.path,
+                    panic = what,
+                    unlogged,
+                    "a request handler panicked; the response is a 500 and other requests are not affected: please report this bug"
+                );
+            }
             record.panicked(&what).await;
             RequestOutcome {
                 response: respond::panicked(),
                 known: effort.is_routed(),
                 audit_end: AuditEnd::Recorded,
+                ended: None,
             }
         }
         None => {
             let status = Status::timeout("request did not complete within the allotted timeout", 0);
             let response = respond::refusal(&status, &HeaderMap::new(), &Query::default(), record);
-            RequestOutcome { response, known: effort.is_routed(), audit_end: AuditEnd::Open }
+            RequestOutcome { response, known: effort.is_routed(), audit_end: AuditEnd::Open, ended: None }
         }
     };
     let code = response.status().as_u16();
@@ -317,7 +340,7 @@ pub(super) async fn complete(
         }
         AuditEnd::Open => record.complete(code).await,
     }
-    Answered { response, known, late }
+    Answered { response, known, late, ended }
 }
 
 /// Runs a future to completion; an error is the message of a panic.

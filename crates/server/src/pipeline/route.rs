@@ -62,7 +62,7 @@ pub(super) fn route_resource(
     routed.map_err(|refused| {
         Box::new(match refused {
             None => respond::page_not_found(),
-            Some(status) => respond::finish(call, None, Err(status)),
+            Some(status) => respond::response_of(call, None, Err(status)),
         })
     })
 }
