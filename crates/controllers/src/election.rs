@@ -11,6 +11,7 @@ use std::time::Duration;
 use api::meta;
 use api::time::Timestamp;
 use tokio::time::Instant;
+use tracing::warn;
 use value::Value;
 
 /// How long other candidates wait after the last renewal.
@@ -19,6 +20,9 @@ pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(15);
 pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Time between two attempts to renew or to acquire the Lease.
 pub(crate) const RETRY_PERIOD: Duration = Duration::from_secs(2);
+/// The longest duration that this process accepts in the Lease of another one. Components of Kubernetes write 15 seconds and renew every
+/// two. Without this limit one write of a Lease could stop all controllers for years.
+pub(crate) const MAX_DURATION: Duration = Duration::from_mins(1);
 /// Fraction of [`RETRY_PERIOD`] that a candidate adds at random, so that candidates do not try at the same time.
 pub(crate) const RETRY_JITTER: f64 = 1.2;
 
@@ -27,6 +31,8 @@ pub(crate) const RETRY_JITTER: f64 = 1.2;
 pub(crate) struct ObservedLease {
     /// The content of the Lease, and when this process saw it for the first time.
     seen: Option<(Value, Instant)>,
+    /// The holder and duration that were last reported as too long. A holder that renews its Lease every two seconds is reported once.
+    reported: Option<(String, Duration)>,
 }
 
 impl ObservedLease {
@@ -34,18 +40,47 @@ impl ObservedLease {
         let spec = lease.map(|lease| lease.at(&["spec"]).cloned().unwrap_or_default());
         match (&self.seen, spec) {
             (Some((known, _)), Some(spec)) if *known == spec => {}
-            (_, spec) => self.seen = spec.map(|spec| (spec, now)),
+            (_, spec) => {
+                if let (Some(lease), Some(spec)) = (lease, &spec)
+                    && let Some((holder, duration)) = self.unreported_excess(spec)
+                {
+                    warn!(
+                        lease = meta::name(lease),
+                        holder,
+                        seconds = duration.as_secs(),
+                        limit = MAX_DURATION.as_secs(),
+                        "the duration in a Lease of leader election is too long; the Lease expires after the limit. Delete it if its holder does not exist"
+                    );
+                }
+                self.seen = spec.map(|spec| (spec, now));
+            }
         }
+    }
+
+    /// The holder and the duration of a Lease that is too long, the first time that this holder has this duration.
+    fn unreported_excess(&mut self, spec: &Value) -> Option<(&str, Duration)> {
+        let duration = duration(spec);
+        let holder = spec.str_at(&["holderIdentity"]).unwrap_or_default();
+        let is_known = self.reported.as_ref().is_some_and(|known| known.0 == holder && known.1 == duration);
+        if duration <= MAX_DURATION || is_known {
+            return None;
+        }
+        let (holder, duration) = self.reported.insert((holder.to_owned(), duration));
+        Some((holder, *duration))
     }
 
     /// The holder of the Lease, unless it has released the Lease or let it expire.
     pub(crate) fn holder(&self, now: Instant) -> Option<&str> {
         let (spec, since) = self.seen.as_ref()?;
         let holder = spec.str_at(&["holderIdentity"]).filter(|holder| !holder.is_empty())?;
-        let seconds = spec.int_at(&["leaseDurationSeconds"]).unwrap_or(0);
-        let duration = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        let duration = duration(spec).min(MAX_DURATION);
         (now.saturating_duration_since(*since) < duration).then_some(holder)
     }
+}
+
+fn duration(spec: &Value) -> Duration {
+    let seconds = spec.int_at(&["leaseDurationSeconds"]).unwrap_or(0);
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
 /// A write that makes this process the leader, or keeps it the leader, if it succeeds.
@@ -56,7 +91,6 @@ pub(crate) enum ElectionWrite {
     Update(Value),
 }
 
-/// One candidate of an election.
 #[derive(Debug)]
 pub(crate) struct Election {
     namespace: &'static str,

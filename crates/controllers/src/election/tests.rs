@@ -4,7 +4,10 @@ use api::time::Timestamp;
 use tokio::time::Instant;
 use value::{Value, json};
 
-use super::{Election, ElectionWrite, LEASE_DURATION, RENEW_DEADLINE, RETRY_JITTER, RETRY_PERIOD};
+use super::{
+    Election, ElectionWrite, LEASE_DURATION, MAX_DURATION, ObservedLease, RENEW_DEADLINE, RETRY_JITTER,
+    RETRY_PERIOD,
+};
 use crate::leadership::STOP_LIMIT;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -60,6 +63,37 @@ fn a_lease_of_another_is_taken_when_it_has_not_changed_for_its_duration() {
         assert_eq!(taken.int_at(&["spec", "leaseTransitions"]), Some(4));
         assert_eq!(taken.str_at(&["spec", "acquireTime"]), Some("1970-01-01T00:00:15.000000Z"));
         assert_eq!(taken.str_at(&["metadata", "resourceVersion"]), Some("7"), "the write is conditional");
+    }
+}
+
+#[test]
+fn a_lease_that_is_too_long_is_reported_once_for_each_holder_and_duration() {
+    let mut observed = ObservedLease::default();
+    let mut report = |holder: &str, seconds: i64, time: i64| {
+        let spec = format!(
+            r#"{{"holderIdentity":"{holder}","leaseDurationSeconds":{seconds},"renewTime":"{time}"}}"#
+        );
+        let spec = json::parse(spec.as_bytes()).unwrap();
+        observed.unreported_excess(&spec).map(|(holder, duration)| (holder.to_owned(), duration.as_secs()))
+    };
+    assert_eq!(report("b", 60, 0), None);
+    assert_eq!(report("b", 3600, 0), Some(("b".to_owned(), 3600)));
+    for time in 1..100 {
+        assert_eq!(report("b", 3600, time * 2), None, "a renewal");
+    }
+    assert_eq!(report("b", 7200, 200), Some(("b".to_owned(), 7200)));
+    assert_eq!(report("c", 7200, 202), Some(("c".to_owned(), 7200)));
+}
+
+#[test]
+fn a_lease_expires_after_a_limit_whatever_its_duration() {
+    let start = Instant::now();
+    for (seconds, expires) in [(15, SECOND * 15), (60, SECOND * 60), (2_000_000_000, MAX_DURATION)] {
+        let held = lease(&format!(r#"{{"holderIdentity":"b","leaseDurationSeconds":{seconds}}}"#));
+        let mut observed = ObservedLease::default();
+        observed.observe(Some(&held), start);
+        assert_eq!(observed.holder(start + expires - SECOND), Some("b"), "{seconds}");
+        assert_eq!(observed.holder(start + expires), None, "{seconds}");
     }
 }
 

@@ -58,7 +58,6 @@ impl SharedLeases {
     }
 }
 
-/// The access of one server.
 struct Access {
     shared: Arc<SharedLeases>,
     name: &'static str,
