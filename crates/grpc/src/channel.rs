@@ -57,9 +57,9 @@ impl ChannelConfig {
 /// When a failed call is repeated at another endpoint. A call whose request was certainly not received always is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Only then: for calls that must not run twice.
+    /// Repeats only calls that were certainly not received: for calls that must not run twice.
     NotSentOnly,
-    /// Also if the endpoint was unavailable: for calls that only read.
+    /// Repeats a call at another endpoint if the first was unavailable, too: for calls that only read.
     OtherEndpoints,
 }
 

@@ -7,7 +7,7 @@ use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::aws_lc_rs;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, SignatureScheme};
-use rustls_pki_types::pem::{self, PemObject};
+use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::endpoint::GrpcEndpointError;
@@ -68,7 +68,7 @@ struct IdentityFiles {
 
 impl IdentityFiles {
     fn read(&self) -> Result<CertifiedKey, GrpcEndpointError> {
-        let no_key = |error| pem_error(&self.key, "private key", error);
+        let no_key = |_| GrpcEndpointError::Pem { path: self.key.clone(), what: "private key" };
         let private = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(no_key)?;
         let chain = certificates(&self.certificate)?;
         Ok(CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider())?)
@@ -106,13 +106,8 @@ fn read(path: &Path) -> Result<Vec<u8>, GrpcEndpointError> {
     std::fs::read(path).map_err(|source| GrpcEndpointError::File { path: path.to_owned(), source })
 }
 
-fn pem_error(path: &Path, what: &'static str, _: pem::Error) -> GrpcEndpointError {
-    GrpcEndpointError::Pem { path: path.to_owned(), what }
-}
-
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, GrpcEndpointError> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(path)?).collect();
-    let found = found.map_err(|error| pem_error(path, "certificate", error))?;
+    let found: Vec<_> = x509::pem::certificates(&read(path)?).map(CertificateDer::from).collect();
     if found.is_empty() {
         return Err(GrpcEndpointError::Pem { path: path.to_owned(), what: "certificate" });
     }

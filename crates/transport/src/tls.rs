@@ -161,10 +161,7 @@ impl ClientCertVerifier for AskForCertificate {
 /// Parses the certificates of a PEM file; fails if there are none. Skips other blocks and, like Go, blocks
 /// with headers: only certificates that kube-apiserver would read from the file are trusted.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certs: Vec<CertificateDer<'static>> = x509::pem::blocks(pem)
-        .filter(|block| block.label == "CERTIFICATE" && !block.has_headers)
-        .map(|block| block.bytes.into())
-        .collect();
+    let certs: Vec<CertificateDer<'static>> = x509::pem::certificates(pem).map(Into::into).collect();
     if certs.is_empty() {
         return Err("contains no PEM block of type CERTIFICATE".to_owned());
     }

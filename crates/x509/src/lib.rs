@@ -36,7 +36,7 @@ pub enum Error {
     /// The request is not valid DER or has the wrong structure.
     #[error("asn1: structure error: invalid certificate request")]
     MalformedRequest,
-    /// There are bytes after the structure.
+    /// The structure is followed by more bytes.
     #[error("asn1: syntax error: trailing data")]
     TrailingData,
     /// A string has characters that its type does not allow.

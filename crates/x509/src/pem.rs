@@ -71,6 +71,18 @@ pub fn blocks(data: &[u8]) -> impl Iterator<Item = PemBlock> {
     })
 }
 
+/// The DER of all certificates. Skips other blocks and, like Go's `AppendCertsFromPEM`, blocks with headers.
+pub fn certificates(data: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    blocks(data).filter(PemBlock::is_certificate).map(|block| block.bytes)
+}
+
+impl PemBlock {
+    /// True for a certificate without headers.
+    pub fn is_certificate(&self) -> bool {
+        self.label == "CERTIFICATE" && !self.has_headers
+    }
+}
+
 enum BlockSearch {
     Block(PemBlock),
     /// Malformed: the search continues after the END line.

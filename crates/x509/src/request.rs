@@ -8,7 +8,6 @@ use crate::{Error, PublicKey, pem};
 /// A certificate request whose signature was not verified yet.
 #[derive(Clone, Debug)]
 pub struct CertificateRequest {
-    /// The requested subject of the certificate.
     pub subject: CertificateSubject,
     /// The public key to certify; `None` if Go does not know its type.
     pub key: Option<PublicKey>,

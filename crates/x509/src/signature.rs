@@ -19,7 +19,6 @@ pub(crate) enum Hash {
     Sha512,
 }
 
-/// The algorithm of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignatureAlgorithm {
     Md5WithRsa,

@@ -35,7 +35,7 @@ pub(super) fn of_object(
             continue;
         };
         let pem = value::go::base64::STD.decode(bundle).unwrap_or_default();
-        if !x509::pem::blocks(&pem).any(|block| block.label == "CERTIFICATE" && !block.has_headers) {
+        if !x509::pem::blocks(&pem).any(|block| block.is_certificate()) {
             let field = format!("webhooks[{index}].clientConfig.caBundle");
             let own = quote(webhook.str_at(&["name"]).unwrap_or_default());
             let message =

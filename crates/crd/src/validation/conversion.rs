@@ -15,7 +15,7 @@ pub(super) fn unreadable_bundle(bundle: &str) -> Option<&'static str> {
     let mut found = false;
     for block in x509::pem::blocks(&pem) {
         found = true;
-        let is_bare = block.label == "CERTIFICATE" && !block.has_headers;
+        let is_bare = block.is_certificate();
         if is_bare && x509::Certificate::from_der(&block.bytes).is_some() {
             return None;
         }

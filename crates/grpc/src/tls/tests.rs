@@ -1,3 +1,6 @@
+use conformance::TestAuthority;
+use rcgen::{DistinguishedName, ExtendedKeyUsagePurpose};
+
 use super::*;
 
 #[test]
@@ -14,38 +17,31 @@ fn tls_files_that_cannot_be_used_are_named() {
     assert!(half.load().is_err());
 }
 
-/// A certificate authority, and a server that it certifies.
-struct TestAuthority {
+/// A certificate authority, with a folder for the files of a client.
+struct ClientFolder {
     folder: tempfile::TempDir,
-    key: rcgen::KeyPair,
-    certificate: rcgen::Certificate,
-    params: rcgen::CertificateParams,
+    authority: TestAuthority,
 }
 
-impl TestAuthority {
-    fn new() -> TestAuthority {
+impl ClientFolder {
+    fn new() -> ClientFolder {
         let folder = tempfile::tempdir().unwrap();
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::default();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let certificate = params.self_signed(&key).unwrap();
-        std::fs::write(folder.path().join("ca"), certificate.pem()).unwrap();
-        TestAuthority { folder, key, certificate, params }
+        let authority = TestAuthority::new("ca").unwrap();
+        std::fs::write(folder.path().join("ca"), &authority.pem).unwrap();
+        ClientFolder { folder, authority }
     }
 
-    fn certify(&self, name: &str) -> (rcgen::Certificate, rcgen::KeyPair) {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let issuer = rcgen::Issuer::from_params(&self.params, &self.key);
-        (params.signed_by(&key, &issuer).unwrap(), key)
+    /// The certificate and the key of a new client, in PEM.
+    fn issue_client(&self) -> (String, String) {
+        self.authority.issue(&DistinguishedName::new(), ExtendedKeyUsagePurpose::ClientAuth, &[]).unwrap()
     }
 
     /// Writes the files of a new client certificate, and returns it.
     fn rotate(&self) -> CertificateDer<'static> {
-        let (certificate, key) = self.certify("client");
-        std::fs::write(self.folder.path().join("certificate"), certificate.pem()).unwrap();
-        std::fs::write(self.folder.path().join("key"), key.serialize_pem()).unwrap();
-        certificate.der().clone()
+        let (certificate, key) = self.issue_client();
+        std::fs::write(self.folder.path().join("certificate"), &certificate).unwrap();
+        std::fs::write(self.folder.path().join("key"), key).unwrap();
+        CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()
     }
 
     fn files(&self) -> TlsFiles {
@@ -57,19 +53,21 @@ impl TestAuthority {
     async fn connect(&self, client: &Arc<ClientConfig>) -> CertificateDer<'static> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.der().clone()).unwrap();
+        roots.add(CertificateDer::from_pem_slice(self.authority.pem.as_bytes()).unwrap()).unwrap();
         let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
             Arc::new(roots),
             Arc::clone(&provider),
         );
-        let (certificate, key) = self.certify("localhost");
+        let server_auth = ExtendedKeyUsagePurpose::ServerAuth;
+        let (certificate, key) =
+            self.authority.issue(&DistinguishedName::new(), server_auth, &["localhost"]).unwrap();
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_client_cert_verifier(verifier.build().unwrap())
             .with_single_cert(
-                vec![certificate.der().clone()],
-                PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+                vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()],
+                PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap(),
             )
             .unwrap();
         let (near, far) = tokio::io::duplex(64 << 10);
@@ -84,38 +82,38 @@ impl TestAuthority {
 
 #[tokio::test]
 async fn a_connection_uses_the_client_certificate_that_is_in_the_files_when_it_is_opened() {
-    let authority = TestAuthority::new();
-    let first = authority.rotate();
-    let config = authority.files().load().unwrap();
-    assert_eq!(authority.connect(&config).await, first);
-    let second = authority.rotate();
-    assert_eq!(authority.connect(&config).await, second);
+    let client = ClientFolder::new();
+    let first = client.rotate();
+    let config = client.files().load().unwrap();
+    assert_eq!(client.connect(&config).await, first);
+    let second = client.rotate();
+    assert_eq!(client.connect(&config).await, second);
 }
 
 #[tokio::test]
 async fn files_that_cannot_be_used_leave_the_last_client_certificate_in_use() {
-    let authority = TestAuthority::new();
-    let first = authority.rotate();
-    let config = authority.files().load().unwrap();
-    let files = authority.files();
+    let client = ClientFolder::new();
+    let first = client.rotate();
+    let config = client.files().load().unwrap();
+    let files = client.files();
     let (certificate, key) = (files.certificate.unwrap(), files.key.unwrap());
     // A key that does not belong to the certificate: the files are being replaced.
-    std::fs::write(&key, authority.certify("client").1.serialize_pem()).unwrap();
-    assert_eq!(authority.connect(&config).await, first);
+    std::fs::write(&key, client.issue_client().1).unwrap();
+    assert_eq!(client.connect(&config).await, first);
     std::fs::write(&certificate, "no PEM").unwrap();
-    assert_eq!(authority.connect(&config).await, first);
+    assert_eq!(client.connect(&config).await, first);
     std::fs::remove_file(&key).unwrap();
-    assert_eq!(authority.connect(&config).await, first);
-    let second = authority.rotate();
-    assert_eq!(authority.connect(&config).await, second);
+    assert_eq!(client.connect(&config).await, first);
+    let second = client.rotate();
+    assert_eq!(client.connect(&config).await, second);
 }
 
 #[test]
 fn a_key_that_does_not_belong_to_the_certificate_is_refused_when_the_files_are_first_loaded() {
-    let authority = TestAuthority::new();
-    authority.rotate();
-    let files = authority.files();
-    std::fs::write(files.key.as_ref().unwrap(), authority.certify("client").1.serialize_pem()).unwrap();
+    let client = ClientFolder::new();
+    client.rotate();
+    let files = client.files();
+    std::fs::write(files.key.as_ref().unwrap(), client.issue_client().1).unwrap();
     let error = files.load().unwrap_err().to_string();
     assert!(error.contains("check that the key belongs to the certificate"), "{error}");
 }
