@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use audit::{AuditBatch, AuditConfig, AuditLogFormat, LogConfig, Mode, Policy, Rotation};
+use audit::{AuditBatch, AuditConfig, AuditLogFormat, AuditLogMode, AuditPolicy, LogConfig, Rotation};
+
+use crate::duration::{self, NegativeDuration};
 
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_field_names, reason = "each field is named as its flag")]
@@ -87,12 +89,12 @@ impl AuditArgs {
         }
     }
 
-    fn policy(&self) -> Result<Option<Policy>> {
+    fn policy(&self) -> Result<Option<AuditPolicy>> {
         let Some(path) = &self.audit_policy_file else { return Ok(None) };
         let shown = path.display();
         let bytes = std::fs::read(path)
             .map_err(|e| anyhow!("loading audit policy file: failed to read file path \"{shown}\": {e}"))?;
-        let policy = Policy::parse(&bytes)
+        let policy = AuditPolicy::parse(&bytes)
             .map_err(|why| anyhow!("loading audit policy file: {why}: from file {shown}"))?;
         Ok(Some(policy))
     }
@@ -105,7 +107,7 @@ impl AuditArgs {
         let mut errors: Vec<String> = Vec::new();
         let mode = self.mode().unwrap_or_else(|why| {
             errors.push(why);
-            Mode::Blocking
+            AuditLogMode::Blocking
         });
         let (event, batch) = (self.audit_log_truncate_max_event_size, self.audit_log_truncate_max_batch_size);
         if event <= 0 {
@@ -154,10 +156,10 @@ impl AuditArgs {
         }))
     }
 
-    fn mode(&self) -> Result<Mode, String> {
+    fn mode(&self) -> Result<AuditLogMode, String> {
         match self.audit_log_mode.as_str() {
-            "blocking" => return Ok(Mode::Blocking),
-            "blocking-strict" => return Ok(Mode::BlockingStrict),
+            "blocking" => return Ok(AuditLogMode::Blocking),
+            "blocking-strict" => return Ok(AuditLogMode::BlockingStrict),
             "batch" => {}
             other => {
                 return Err(format!(
@@ -184,9 +186,12 @@ impl AuditArgs {
         } else {
             None
         };
-        let nanos = api::time::parse_duration(&self.audit_log_batch_max_wait)
-            .map_err(|e| format!("--audit-log-batch-max-wait: {e}"))?;
-        let max_wait = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
-        Ok(Mode::Batch(AuditBatch { buffer, max_size, max_wait, throttle }))
+        let max_wait = duration::parse(
+            "audit-log-batch-max-wait",
+            &self.audit_log_batch_max_wait,
+            NegativeDuration::Zero,
+        )
+        .map_err(|error| error.to_string())?;
+        Ok(AuditLogMode::Batch(AuditBatch { buffer, max_size, max_wait, throttle }))
     }
 }

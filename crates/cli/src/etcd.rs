@@ -8,8 +8,37 @@ use catalog::etcd_values::StorageMediaType;
 use server::config::{EtcdOverride, EtcdStorage, ProbeTimeouts, StorageConfig};
 use server::{DEFAULT_ETCD_PREFIX, TlsFiles};
 
+use crate::duration::{self, NegativeDuration};
 use crate::serve::list_values;
 use crate::watch_cache::WatchCacheArgs;
+
+/// The keys and the TLS files of connections to etcd, for every command that uses it.
+#[expect(clippy::struct_field_names, reason = "each field is named as its flag")]
+#[derive(Debug, clap::Args)]
+pub(crate) struct EtcdConnectionArgs {
+    /// The first part of all keys in etcd.
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_ETCD_PREFIX)]
+    pub(crate) etcd_prefix: String,
+    /// PEM file with the certificate authorities of the etcd members.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) etcd_cafile: Option<PathBuf>,
+    /// PEM file with the client certificate for etcd.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) etcd_certfile: Option<PathBuf>,
+    /// PEM file with the private key of the client certificate.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) etcd_keyfile: Option<PathBuf>,
+}
+
+impl EtcdConnectionArgs {
+    pub(crate) fn tls(&self) -> TlsFiles {
+        TlsFiles {
+            ca: self.etcd_cafile.clone(),
+            certificate: self.etcd_certfile.clone(),
+            key: self.etcd_keyfile.clone(),
+        }
+    }
+}
 
 /// With these flags the server stores its objects in etcd, where other servers can share them.
 #[derive(Debug, clap::Args)]
@@ -17,18 +46,8 @@ pub(crate) struct EtcdArgs {
     /// URLs of the etcd members, separated by commas. Objects are stored there, as kube-apiserver stores them, instead of in --data-dir.
     #[arg(long, value_name = "URL", value_delimiter = ',', help_heading = "Storage")]
     etcd_servers: Vec<String>,
-    /// The first part of all keys in etcd.
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_ETCD_PREFIX, help_heading = "Storage")]
-    etcd_prefix: String,
-    /// PEM file with the certificate authorities of the etcd members.
-    #[arg(long, value_name = "FILE", help_heading = "Storage")]
-    etcd_cafile: Option<PathBuf>,
-    /// PEM file with the client certificate for etcd.
-    #[arg(long, value_name = "FILE", help_heading = "Storage")]
-    etcd_certfile: Option<PathBuf>,
-    /// PEM file with the private key of the client certificate.
-    #[arg(long, value_name = "FILE", help_heading = "Storage")]
-    etcd_keyfile: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Storage")]
+    connection: EtcdConnectionArgs,
     /// Interval of requests to etcd to discard old revisions; 0 disables them.
     #[arg(long, value_name = "DURATION", default_value = "5m0s", help_heading = "Storage")]
     etcd_compaction_interval: String,
@@ -98,12 +117,8 @@ impl EtcdArgs {
         let media_type = media_type(&self.storage_media_type)?;
         let servers = list_values(&self.etcd_servers).to_vec();
         let storage = EtcdStorage {
-            prefix: self.etcd_prefix.clone(),
-            tls: TlsFiles {
-                ca: self.etcd_cafile.clone(),
-                certificate: self.etcd_certfile.clone(),
-                key: self.etcd_keyfile.clone(),
-            },
+            prefix: self.connection.etcd_prefix.clone(),
+            tls: self.connection.tls(),
             compaction_interval: duration("etcd-compaction-interval", &self.etcd_compaction_interval)?,
             lease_reuse: Duration::from_secs(self.lease_reuse_duration_seconds),
             media_type,
@@ -126,13 +141,13 @@ impl EtcdArgs {
     /// A flag that has no meaning without `--etcd-servers` and protects the connection or selects the data.
     fn first_given(&self) -> Option<&'static str> {
         let files = [
-            ("etcd-cafile", &self.etcd_cafile),
-            ("etcd-certfile", &self.etcd_certfile),
-            ("etcd-keyfile", &self.etcd_keyfile),
+            ("etcd-cafile", &self.connection.etcd_cafile),
+            ("etcd-certfile", &self.connection.etcd_certfile),
+            ("etcd-keyfile", &self.connection.etcd_keyfile),
         ];
         let file = files.into_iter().find(|(_, file)| file.is_some()).map(|(flag, _)| flag);
         let has_overrides = !list_values(&self.etcd_servers_overrides).is_empty();
-        file.or((self.etcd_prefix != DEFAULT_ETCD_PREFIX).then_some("etcd-prefix"))
+        file.or((self.connection.etcd_prefix != DEFAULT_ETCD_PREFIX).then_some("etcd-prefix"))
             .or(has_overrides.then_some("etcd-servers-overrides"))
     }
 }
@@ -166,20 +181,58 @@ fn parse_overrides(overrides: &[String]) -> Result<Vec<EtcdOverride>> {
     })
 }
 
-/// A duration in Go's format that is not negative.
+/// A duration that must not be negative.
 pub(crate) fn duration(flag: &str, text: &str) -> Result<Duration> {
-    let nanos = api::time::parse_duration(text).map_err(|why| {
-        anyhow!("invalid argument {} for \"--{flag}\" flag: {why}", api::field::quote(text))
-    })?;
-    match u64::try_from(nanos) {
-        Ok(nanos) => Ok(Duration::from_nanos(nanos)),
-        Err(_) => bail!("--{flag} can not be negative value"),
-    }
+    duration::parse(flag, text, NegativeDuration::Rejected)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::parse_overrides;
+    use std::time::Duration;
+
+    use clap::Parser as _;
+    use server::config::StorageConfig;
+
+    use super::{EtcdArgs, parse_overrides};
+
+    #[derive(clap::Parser)]
+    struct OnlyEtcd {
+        #[command(flatten)]
+        etcd: EtcdArgs,
+    }
+
+    fn args(flags: &[&str]) -> EtcdArgs {
+        let flags = ["serve", "--etcd-servers=http://a:1"].iter().chain(flags);
+        OnlyEtcd::try_parse_from(flags).unwrap().etcd
+    }
+
+    #[test]
+    fn each_time_limit_of_the_health_checks_is_that_of_its_flag() {
+        let limits = |flags: &[&str]| {
+            let timeouts = args(flags).storage().unwrap().unwrap().probe_timeouts;
+            [timeouts.live, timeouts.ready].map(|limit| limit.as_millis())
+        };
+        assert_eq!(limits(&[]), [2000, 2000]);
+        assert_eq!(limits(&["--etcd-healthcheck-timeout=700ms"]), [700, 2000]);
+        assert_eq!(limits(&["--etcd-readycheck-timeout=5s"]), [2000, 5000]);
+        for flag in ["--etcd-healthcheck-timeout=-1s", "--etcd-readycheck-timeout=soon"] {
+            args(&[flag]).storage().unwrap_err();
+        }
+    }
+
+    #[test]
+    fn intervals_and_the_time_to_report_a_slow_start_are_those_of_their_flags() {
+        let applied = |flags: &[&str]| {
+            let mut storage = StorageConfig::default();
+            args(flags).apply(&mut storage).unwrap();
+            (storage.counts_objects, storage.measures_database, storage.initialization_timeout)
+        };
+        let minute = Duration::from_mins(1);
+        assert_eq!(applied(&[]), (true, true, minute));
+        assert_eq!(applied(&["--etcd-count-metric-poll-period=0"]), (false, true, minute));
+        assert_eq!(applied(&["--etcd-db-metric-poll-interval=0s"]), (true, false, minute));
+        assert_eq!(applied(&["--storage-initialization-timeout=3s"]), (true, true, Duration::from_secs(3)));
+    }
 
     fn parsed(texts: &[&str]) -> Option<Vec<String>> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();

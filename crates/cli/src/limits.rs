@@ -23,7 +23,8 @@ pub(crate) struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// Also raises the process limit on open files to its maximum, because the limit on connections depends on it.
+    /// Copies the limits to `config`, and raises the process limit on open files to its maximum, because the limit on connections depends
+    /// on it.
     pub(crate) fn apply(&self, config: &mut Config) {
         config.storage.quota = store_quota(self.quota_backend_bytes);
         let descriptors = raise_open_file_limit();

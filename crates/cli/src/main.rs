@@ -5,6 +5,7 @@ mod audit;
 mod authz;
 mod cel;
 mod check;
+mod duration;
 mod etcd;
 mod flags;
 #[cfg(test)]

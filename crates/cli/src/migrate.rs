@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use maintenance::migrate::{MigrationDirection, MigrationOptions, migrate};
 use server::config::{EtcdStorage, ProbeTimeouts};
-use server::{DEFAULT_ETCD_PREFIX, TlsFiles};
 
-use crate::etcd::{duration, media_type};
+use crate::etcd::{EtcdConnectionArgs, duration, media_type};
 use crate::serve::{list_values, runtime};
 
 #[derive(Debug, clap::Args)]
@@ -34,18 +33,8 @@ pub(crate) struct Args {
     /// URLs of the etcd members to copy to, separated by commas.
     #[arg(long, value_name = "URL", value_delimiter = ',', group = "target")]
     to_etcd_servers: Vec<String>,
-    /// The first part of all keys in etcd.
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_ETCD_PREFIX)]
-    etcd_prefix: String,
-    /// PEM file with the certificate authorities of the etcd members.
-    #[arg(long, value_name = "FILE")]
-    etcd_cafile: Option<PathBuf>,
-    /// PEM file with the client certificate for etcd.
-    #[arg(long, value_name = "FILE")]
-    etcd_certfile: Option<PathBuf>,
-    /// PEM file with the private key of the client certificate.
-    #[arg(long, value_name = "FILE")]
-    etcd_keyfile: Option<PathBuf>,
+    #[command(flatten)]
+    connection: EtcdConnectionArgs,
     /// Encoding of built-in resources in the target etcd: application/vnd.kubernetes.protobuf, application/json or application/yaml.
     #[arg(long, value_name = "TYPE", default_value = "application/vnd.kubernetes.protobuf")]
     storage_media_type: String,
@@ -76,12 +65,8 @@ impl Args {
         }
         Ok(Box::new(EtcdStorage {
             servers,
-            prefix: self.etcd_prefix.clone(),
-            tls: TlsFiles {
-                ca: self.etcd_cafile.clone(),
-                certificate: self.etcd_certfile.clone(),
-                key: self.etcd_keyfile.clone(),
-            },
+            prefix: self.connection.etcd_prefix.clone(),
+            tls: self.connection.tls(),
             compaction_interval: std::time::Duration::ZERO,
             lease_reuse: std::time::Duration::ZERO,
             media_type: media_type(&self.storage_media_type)?,
@@ -127,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     unwritten.map_or(Ok(()), |error| bail!("migrated, but the output cannot be written: {error}"))
 }
 
-/// This command, for a shell.
+/// The command line of this process, quoted for a shell.
 fn command_line(args: impl Iterator<Item = String>) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
     let quoted = args.map(|arg| {

@@ -1,10 +1,10 @@
 //! Flags that decide how a server hands its clients over to other servers.
 
-use std::time::Duration;
-
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use server::Config;
 use server::config::ShutdownConfig;
+
+use crate::duration::{self, NegativeDuration};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShutdownArgs {
@@ -36,25 +36,22 @@ impl ShutdownArgs {
         }
         config.serving.limits.goaway_chance = self.goaway_chance;
         config.serving.shutdown = ShutdownConfig {
-            delay: duration("shutdown-delay-duration", &self.shutdown_delay_duration)?
-                .ok_or_else(|| anyhow!("--shutdown-delay-duration can not be negative value"))?,
+            delay: duration::parse(
+                "shutdown-delay-duration",
+                &self.shutdown_delay_duration,
+                NegativeDuration::Rejected,
+            )?,
             send_retry_after: self.shutdown_send_retry_after,
-            watch_grace: duration(
+            watch_grace: duration::parse(
                 "shutdown-watch-termination-grace-period",
                 &self.shutdown_watch_termination_grace_period,
-            )?
-            .ok_or_else(|| {
-                anyhow!("shutdown-watch-termination-grace-period, if provided, can not be a negative value")
-            })?,
+                NegativeDuration::RejectedWith(
+                    "shutdown-watch-termination-grace-period, if provided, can not be a negative value",
+                ),
+            )?,
         };
         Ok(())
     }
-}
-
-/// `None` for a negative duration.
-fn duration(flag: &str, text: &str) -> Result<Option<Duration>> {
-    let nanos = api::time::parse_duration(text).map_err(|why| anyhow!("--{flag}: {why}"))?;
-    Ok(u64::try_from(nanos).ok().map(Duration::from_nanos))
 }
 
 #[cfg(test)]

@@ -282,5 +282,6 @@ async fn events_expire_after_the_configured_ttl() {
         accepts(client.get(&format!("{MAPS}/m")).await).unwrap();
     }
     let refused = Server::serve(&["--event-ttl=soon"]).await.unwrap_err().to_string();
-    assert!(refused.contains("--event-ttl: time: invalid duration \"soon\""), "{refused}");
+    let error = r#"invalid argument "soon" for "--event-ttl" flag: time: invalid duration "soon""#;
+    assert!(refused.contains(error), "{refused}");
 }

@@ -10,13 +10,15 @@ use authn::{Anonymous, StaticTokens};
 use authz::config::{CONFLICT, Flags};
 use ipnet::IpNet;
 use kinds::table::RuntimeConfig;
+use runtime::files;
 use server::addresses::{AddressesConfig, NodePortRange};
 use server::tokens::TokenConfig;
-use server::{Authorization, Config, ConfigError, Data, EndpointReconciler};
+use server::{Authorization, Config, ConfigError, EndpointReconciler, StorageBackend};
 use transport::pki::{self, TlsIdentity};
 use transport::tls::{self, TlsOptions};
 
 use super::{Args, dns_names, list_values, read_file, unix_time};
+use crate::duration::{self, NegativeDuration};
 use crate::flags::{FlagSupport, UNSUPPORTED_FLAGS};
 use crate::gates::{
     ADMIN_ACCESS, AUTHORIZATION_CONFIG, EmulatedVersion, FeatureGates, STATIC_MANIFESTS, WEBHOOK_TOKENS,
@@ -56,15 +58,15 @@ pub(super) fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config
     {
         bail!("{conflict}");
     }
-    config.apis.served = runtime_config.served();
+    config.apis.runtime_config = runtime_config;
+    config.apis.features = gates.features();
     config.apis.allow_privileged = args.allow_privileged;
     config.apis.admin_access = gates.is_on(ADMIN_ACCESS);
     args.limits.apply(&mut config);
     set_serving(args, &mut config)?;
     args.serving.apply(&mut config)?;
     args.shutdown.apply(&mut config)?;
-    let nanos = api::time::parse_duration(&args.event_ttl).map_err(|e| anyhow!("--event-ttl: {e}"))?;
-    config.controllers.event_ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+    config.controllers.event_ttl = duration::parse("event-ttl", &args.event_ttl, NegativeDuration::Zero)?;
     config.controllers.enabled = args.enable_controllers;
     config.controllers.root_ca = root_ca;
     config.controllers.scheduler = args.enable_scheduler;
@@ -82,10 +84,10 @@ pub(super) fn config(args: &Args, unsupported: &[&'static str]) -> Result<Config
 }
 
 /// The store: exactly one of the two kinds.
-fn data(args: &Args) -> Result<Data> {
+fn data(args: &Args) -> Result<StorageBackend> {
     match (&args.data_dir, args.etcd.storage()?) {
-        (Some(directory), None) => Ok(Data::Directory(directory.clone())),
-        (None, Some(storage)) => Ok(Data::Etcd(Box::new(storage))),
+        (Some(directory), None) => Ok(StorageBackend::Directory(directory.clone())),
+        (None, Some(storage)) => Ok(StorageBackend::Etcd(Box::new(storage))),
         (None, None) => bail!(
             "--data-dir is required: set it to the directory of the embedded store, or set --etcd-servers to the URLs of etcd"
         ),
@@ -169,11 +171,8 @@ fn authorization(args: &Args, gates: &FeatureGates) -> Result<Authorization> {
         ),
     ] {
         if let Some(text) = given {
-            let nanos = api::time::parse_duration(text).map_err(|why| {
-                anyhow!("invalid argument {} for \"--{flag}\" flag: {why}", api::field::quote(text))
-            })?;
             // A negative duration disables the cache, as zero does.
-            *ttl = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+            *ttl = duration::parse(flag, text, NegativeDuration::Zero)?;
         }
     }
     Ok(Authorization::Flags(flags))
@@ -201,7 +200,7 @@ fn anonymous(args: &Args, authorization: &Authorization) -> Anonymous {
     if args.anonymous_auth.unwrap_or(true) && !allows_all { Anonymous::On } else { Anonymous::Off }
 }
 
-/// The methods that authenticate by a file: client certificates, static tokens and the front proxy.
+/// The methods that authenticate by a file (client certificates, static tokens and the front proxy), and bootstrap tokens.
 fn set_authentication(args: &Args, config: &mut Config) -> Result<()> {
     config.authentication.client_ca =
         args.client_ca_file.as_deref().map(|path| read_file("client-ca-file", path)).transpose()?;
@@ -214,6 +213,8 @@ fn set_authentication(args: &Args, config: &mut Config) -> Result<()> {
     config.authentication.front_proxy =
         args.request_header.front_proxy(config.authentication.client_ca.as_deref())?;
     config.files.proxy_ca.clone_from(&args.request_header.requestheader_client_ca_file);
+    config.authentication.bootstrap_tokens = args.enable_bootstrap_token_auth;
+    config.controllers.bootstrap_tokens = args.enable_bootstrap_token_auth;
     Ok(())
 }
 
@@ -265,9 +266,8 @@ fn set_serving(args: &Args, config: &mut Config) -> Result<()> {
     config.serving.priority_and_fairness = args.enable_priority_and_fairness;
     config.serving.max_in_flight = args.max_requests_inflight;
     config.serving.max_mutating_in_flight = args.max_mutating_requests_inflight;
-    let nanos =
-        api::time::parse_duration(&args.request_timeout).map_err(|e| anyhow!("--request-timeout: {e}"))?;
-    config.serving.request_timeout = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0).max(1_000_000));
+    let timeout = duration::parse("request-timeout", &args.request_timeout, NegativeDuration::Zero)?;
+    config.serving.request_timeout = timeout.max(Duration::from_millis(1));
     Ok(())
 }
 
@@ -302,9 +302,7 @@ fn static_tokens(path: &Path, bytes: &[u8]) -> Result<StaticTokens> {
         .map_err(|_| anyhow!("--token-auth-file: `{}` is not UTF-8", path.display()))?;
     let (tokens, warnings) =
         StaticTokens::parse(&path.display().to_string(), text).context("--token-auth-file")?;
-    for warning in warnings {
-        tracing::warn!(flag = "--token-auth-file", reason = %warning, "the token file has a suspicious line");
-    }
+    server::log_token_file_warnings(&warnings);
     Ok(tokens)
 }
 
@@ -341,22 +339,18 @@ fn serving_certificate(args: &Args, ranges: &[IpNet]) -> Result<TlsIdentity> {
 /// The certificate authorities that pods verify this server with: those of `--root-ca-file`, or the one that
 /// [`serving_certificate`] appended to a generated certificate.
 fn root_ca(file: Option<&Path>, generated: Option<&TlsIdentity>) -> Result<Option<String>> {
-    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     let Some(path) = file else {
-        let pem = generated.map(|identity| identity.cert_pem.as_str());
-        let authority = pem.and_then(|pem| pem.get(pem.rfind(BEGIN).filter(|start| *start > 0)?..));
-        return Ok(authority.map(str::to_owned));
+        let pem = generated.map_or("", |identity| identity.cert_pem.as_str());
+        let after_leaf = x509::pem::certificates(pem.as_bytes()).skip(1);
+        return Ok(after_leaf.last().map(|authority| x509::pem::encode("CERTIFICATE", &authority)));
     };
     if path.as_os_str().is_empty() {
         return Ok(None);
     }
     let shown = path.display();
     let failed = |why: String| anyhow!("error parsing root-ca-file at {shown}: {why}");
-    let bytes = std::fs::read(path).map_err(|error| {
-        let text = error.to_string();
-        let words = text.split(" (os error").next().unwrap_or_default().to_ascii_lowercase();
-        failed(format!("open {shown}: {words}"))
-    })?;
+    let bytes =
+        std::fs::read(path).map_err(|error| failed(format!("open {shown}: {}", files::go_words(&error))))?;
     let pem = String::from_utf8(bytes).ok().filter(|pem| tls::certificates(pem.as_bytes()).is_ok());
     let invalid = || failed("data does not contain any valid RSA or ECDSA certificates".to_owned());
     pem.map(Some).ok_or_else(invalid)
@@ -366,10 +360,8 @@ fn root_ca(file: Option<&Path>, generated: Option<&TlsIdentity>) -> Result<Optio
 fn read_key(flag: &'static str, path: &Path, prefix: &str) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| {
         let shown = path.display();
-        let text = error.to_string();
-        let words = text.split(" (os error").next().unwrap_or_default().to_ascii_lowercase();
-        let refused = ConfigError::flag(flag, format!("cannot read `{shown}`: {text}"));
-        refused.in_kubernetes_words(format!("{prefix}open {shown}: {words}")).into()
+        let refused = ConfigError::flag(flag, format!("cannot read `{shown}`: {error}"));
+        refused.in_kubernetes_words(format!("{prefix}open {shown}: {}", files::go_words(&error))).into()
     })
 }
 
@@ -401,11 +393,7 @@ fn token_config(args: &Args) -> Result<Option<TokenConfig>> {
     }
     let keys =
         args.service_account_key_file.iter().map(|path| read_key("service-account-key-file", path, ""));
-    let nanos = api::time::parse_duration(&args.service_account_max_token_expiration)
-        .map_err(|e| anyhow!("--service-account-max-token-expiration: {e}"))?;
-    if nanos != 0 && !(3600 * 1_000_000_000..=(1 << 32) * 1_000_000_000).contains(&nanos) {
-        bail!("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds");
-    }
+    let max_expiration = max_token_expiration(&args.service_account_max_token_expiration)?;
     if !errors.is_empty() {
         bail!("{}", api::field::aggregate(&errors));
     }
@@ -418,11 +406,22 @@ fn token_config(args: &Args) -> Result<Option<TokenConfig>> {
         )?,
         keys: keys.collect::<Result<_>>()?,
         audiences: list_values(&args.api_audiences).iter().map(|a| a.as_str().into()).collect(),
-        max_seconds: nanos / 1_000_000_000,
+        max_seconds: i64::try_from(max_expiration.as_secs()).unwrap_or(i64::MAX),
         extend: args.service_account_extend_token_expiration,
         jwks_uri: args.service_account_jwks_uri.clone().unwrap_or_default(),
         lookup: args.service_account_lookup,
     }))
+}
+
+/// Zero means no maximum.
+fn max_token_expiration(text: &str) -> Result<Duration> {
+    const RANGE: &str = "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds";
+    let flag = "service-account-max-token-expiration";
+    let max = duration::parse(flag, text, NegativeDuration::RejectedWith(RANGE))?;
+    if !max.is_zero() && !(Duration::from_hours(1)..=Duration::from_secs(1 << 32)).contains(&max) {
+        bail!("{RANGE}");
+    }
+    Ok(max)
 }
 
 #[cfg(test)]
