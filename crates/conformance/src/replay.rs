@@ -1,4 +1,4 @@
-//! Sends the requests of a script to a server and collects the normalised answers.
+//! Sends the requests of a script to a server and collects the normalized answers.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -9,7 +9,7 @@ use http::{HeaderMap, Method};
 use serde_json::Value;
 
 use crate::client::{Client, HttpResponse};
-use crate::normalise::{self, normalise};
+use crate::normalize::{self, normalize};
 use crate::script::{Observed, Script, Step};
 use crate::{Problem, Result};
 
@@ -107,7 +107,7 @@ pub async fn replay(client: &Client, script: &Script, unique: &str) -> Result<Ve
             }
         }
         for step in &script.steps {
-            let title = normalise::text(&variables.in_text(&step.name), &variables.replaced);
+            let title = normalize::text(&variables.in_text(&step.name), &variables.replaced);
             let answer = run_step(client, step, &mut variables)
                 .await
                 .map_err(|problem| Problem::at(&format!("{}, {title}", script.name), problem))?;
@@ -160,7 +160,7 @@ async fn run_step(client: &Client, step: &Step, variables: &mut Variables) -> Re
             let found = if pointer == "/" { Some(&tree) } else { tree.pointer(pointer) };
             variables.set(name, found.cloned().unwrap_or(Value::from("missing")));
         }
-        normalise(&mut tree, &variables.replaced);
+        normalize(&mut tree, &variables.replaced);
         return Ok(Observed {
             step: String::new(),
             code: answer.code,
@@ -230,7 +230,7 @@ fn headers_of(headers: &HeaderMap, variables: &Variables) -> BTreeMap<String, Ve
             .get_all(name)
             .iter()
             .filter_map(|value| value.to_str().ok())
-            .map(|value| normalise::text(value, &variables.replaced))
+            .map(|value| normalize::text(value, &variables.replaced))
             .collect();
         if !values.is_empty() {
             chosen.insert(name.to_owned(), values);

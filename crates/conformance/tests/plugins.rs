@@ -131,9 +131,9 @@ async fn the_first_pod_of_a_namespace_waits_for_its_service_account() {
 async fn pod_security_evaluations_are_counted() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
-    let labelled =
+    let labeled =
         json!({"metadata": {"name": "s", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
-    accepts(client.post("/api/v1/namespaces", &labelled).await).unwrap();
+    accepts(client.post("/api/v1/namespaces", &labeled).await).unwrap();
     rejects(client.post("/api/v1/namespaces/s/pods", &pod("p")).await, 403, "Forbidden").unwrap();
     let metrics = client.get("/metrics").await.unwrap().text();
     let line = "pod_security_evaluations_total{decision=\"deny\",mode=\"enforce\",policy_level=\"restricted\",policy_version=\"latest\",request_operation=\"create\",resource=\"pod\",subresource=\"\"} 1";

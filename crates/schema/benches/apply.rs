@@ -80,7 +80,7 @@ fn config(text: &str) -> Value {
 }
 
 fn stored(mut object: Value, schema: &Schema) -> Value {
-    schema::decode::normalise(&mut object, schema);
+    schema::decode::normalize(&mut object, schema);
     schema::decode::fill(&mut object, schema);
     object.set_at(&["metadata", "uid"], "11111111-1111-1111-1111-111111111111");
     object

@@ -1,8 +1,8 @@
-//! Normalises an object as sent by a client into the form that a typed Go decoder would produce.
+//! Normalizes an object as sent by a client into the form that a typed Go decoder would produce.
 //!
 //! Kubernetes decodes a body into Go structs and encodes those again. Clients see the effects: values of the wrong type are rejected
 //! with the messages of Go's decoder; unknown fields are dropped (and listed in strict errors); `null`, `false`, `0`, `""` and empty
-//! lists are dropped if the field is not a pointer and `omitempty`; quantities and times are returned in canonical form. [`normalise`]
+//! lists are dropped if the field is not a pointer and `omitempty`; quantities and times are returned in canonical form. [`normalize`]
 //! does all that in one walk along the schema. [`fill`] adds the fields that Go writes even when they are absent (`resources: {}`,
 //! `containers: null`). It runs last, so that defaulting and validation see absent fields as absent.
 
@@ -28,16 +28,16 @@ use path::{DecodeStep, Stack};
 pub use strict::{strict_errors, strict_errors_of};
 pub use type_mismatch::TypeMismatch;
 
-/// Result of [`normalise`] and [`convert`].
+/// Result of [`normalize`] and [`convert`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NormaliseOutcome {
+pub struct NormalizeOutcome {
     /// Values of the wrong type. The object must not be used if there are any.
     pub mismatches: Vec<TypeMismatch>,
     /// The paths of unknown fields, which were dropped.
     pub unknown: Vec<String>,
 }
 
-impl NormaliseOutcome {
+impl NormalizeOutcome {
     /// The error of Go's decoder about values of the wrong type. `text` is the JSON source, or empty if there is none.
     pub fn type_error(&self, text: &[u8]) -> Option<String> {
         type_mismatch::first_error(&self.mismatches, text)
@@ -48,12 +48,12 @@ impl NormaliseOutcome {
 const SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
 
 /// Checks types against the schema, drops unknown fields and empty values, and converts quantities and times to their canonical form.
-pub fn normalise(value: &mut Value, schema: &Schema) -> NormaliseOutcome {
+pub fn normalize(value: &mut Value, schema: &Schema) -> NormalizeOutcome {
     walk(value, schema, ErrorWording::Decoder)
 }
 
-/// Like [`normalise`], for the result of a strategic merge patch, which Kubernetes converts instead of decoding.
-pub fn convert(value: &mut Value, schema: &Schema) -> NormaliseOutcome {
+/// Like [`normalize`], for the result of a strategic merge patch, which Kubernetes converts instead of decoding.
+pub fn convert(value: &mut Value, schema: &Schema) -> NormalizeOutcome {
     walk(value, schema, ErrorWording::Converter)
 }
 
@@ -66,8 +66,8 @@ enum ErrorWording {
     Converter,
 }
 
-fn walk(value: &mut Value, schema: &Schema, words: ErrorWording) -> NormaliseOutcome {
-    let mut walk = Normaliser {
+fn walk(value: &mut Value, schema: &Schema, words: ErrorWording) -> NormalizeOutcome {
+    let mut walk = Normalizer {
         words,
         stack: Stack::default(),
         mismatches: Vec::new(),
@@ -78,7 +78,7 @@ fn walk(value: &mut Value, schema: &Schema, words: ErrorWording) -> NormaliseOut
             .any(|group| schema.name.starts_with(group)),
     };
     walk.value(value, schema);
-    NormaliseOutcome { mismatches: walk.mismatches, unknown: walk.unknown }
+    NormalizeOutcome { mismatches: walk.mismatches, unknown: walk.unknown }
 }
 
 /// Selects the duplicate keys that a typed decoder would notice. It does not look into unknown fields and raw JSON.
@@ -86,7 +86,7 @@ pub fn decoded_duplicates(schema: &Schema, duplicates: Vec<String>) -> Vec<Strin
     duplicates.into_iter().filter(|path| path::is_decoded(schema, path)).collect()
 }
 
-struct Normaliser<'a> {
+struct Normalizer<'a> {
     words: ErrorWording,
     stack: Stack<'a>,
     mismatches: Vec<TypeMismatch>,
@@ -97,8 +97,8 @@ struct Normaliser<'a> {
     preserves_empty: bool,
 }
 
-impl<'a> Normaliser<'a> {
-    /// Normalises a value that is not null.
+impl<'a> Normalizer<'a> {
+    /// Normalizes a value that is not null.
     fn value(&mut self, value: &mut Value, schema: &'a Schema) {
         if self.mismatches.len() == type_mismatch::MAX_MISMATCHES {
             return;
@@ -170,7 +170,7 @@ impl<'a> Normaliser<'a> {
         }
     }
 
-    /// Normalises a list item or map value, for which null means the zero value of its type.
+    /// Normalizes a list item or map value, for which null means the zero value of its type.
     fn element(&mut self, value: &mut Value, schema: &'a Schema) {
         if !value.is_null() {
             return self.value(value, schema);

@@ -6,7 +6,7 @@ use conformance::{Server, accepts, rejects};
 use http::Method;
 use serde_json::json;
 
-use crate::helpers::{
+use crate::both_servers::{
     FISCHERS, GROUP, NAME, SERVICES, create_service, fischers, service, start_both, wait_for_condition,
     without_aggregated_discovery,
 };
@@ -81,7 +81,7 @@ async fn requests_are_authorized_by_the_path_that_is_forwarded() {
     assert_eq!(received.all("x-remote-extra-scopes"), ["a b"]);
     assert!(received.headers.keys().all(|name| !name.as_str().starts_with("impersonate-")));
     assert!(received.header("authorization").is_empty());
-    // A path that the other server would normalise to another one is not forwarded.
+    // A path that the other server would normalize to another one is not forwarded.
     rejects(ask("/apis/wardle.example.com/v1alpha1/namespaces%2Fdefault%2Fsecrets").await, 403, "Forbidden")
         .unwrap();
     // A path with an empty first segment belongs to no server.

@@ -2,7 +2,6 @@
 
 use crate::session::{Session, contains};
 
-/// An owner and its dependent.
 fn create_owner_and_dependent(kubectl: &Session, owner: &str) {
     kubectl.ok(&["create", "configmap", owner]);
     let uid = kubectl.ok(&["get", "configmap", owner, "-o", "jsonpath={.metadata.uid}"]);

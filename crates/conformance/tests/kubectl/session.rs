@@ -54,7 +54,7 @@ impl Session {
         session
     }
 
-    /// Whether kubectl has this minor version; the behaviour of older versions is tested instead if not.
+    /// Whether kubectl has this minor version; the behavior of older versions is tested instead if not.
     pub(crate) fn has(&self, minor: u32) -> bool {
         self.minor >= minor
     }
@@ -84,12 +84,10 @@ impl Session {
         command
     }
 
-    /// Runs a command to its end.
     pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
         said(&self.command(args).output().unwrap())
     }
 
-    /// Runs a command with this standard input.
     pub(crate) fn run_with(&self, args: &[&str], input: &str) -> CommandOutput {
         let mut child = self
             .command(args)

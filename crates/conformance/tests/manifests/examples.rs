@@ -288,7 +288,6 @@ async fn protected_admission_resources_cannot_be_changed_or_deleted() {
     }
 }
 
-/// The object with its current resourceVersion.
 async fn with_current_resource_version(client: &conformance::Client, path: &str, mut object: Value) -> Value {
     let now = accepts(client.get(path).await).unwrap();
     object["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"].clone();
@@ -353,8 +352,8 @@ async fn a_list_of_policy_and_binding_requires_labels() {
         "example-require-labels-binding",
         "All pods must have the 'app.kubernetes.io/name' label",
     );
-    let labelled = pod("p", false, &json!({"app.kubernetes.io/name": "x"}));
-    accepts(client.post(pods, &labelled).await).unwrap();
+    let labeled = pod("p", false, &json!({"app.kubernetes.io/name": "x"}));
+    accepts(client.post(pods, &labeled).await).unwrap();
     let free = Server::serve(&[NO_ACCOUNTS]).await.unwrap();
     accepts(free.client().unwrap().post(pods, &pod("p", false, &json!({}))).await).unwrap();
 }

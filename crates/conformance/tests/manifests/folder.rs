@@ -54,7 +54,6 @@ impl Folders {
         Folders { root }
     }
 
-    /// The folder of a plugin.
     pub(crate) fn of(&self, plugin: &str) -> PathBuf {
         self.root.path().join(plugin)
     }
@@ -74,7 +73,6 @@ impl Folders {
         fs::write(self.of(plugin).join(name), text).unwrap();
     }
 
-    /// The path of the configuration file.
     pub(crate) fn config(&self) -> PathBuf {
         self.root.path().join("admission.yaml")
     }
@@ -84,7 +82,6 @@ impl Folders {
         format!("--admission-control-config-file={}", self.config().display())
     }
 
-    /// A path beside the folders.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }

@@ -140,9 +140,9 @@ async fn a_named_pipe_is_rejected_without_reading_it() {
     assert!(made.success());
     let (code, said) = run(&[folders.policies().to_str().unwrap()]).await;
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("pipe.yaml") && said.contains("it is no regular file"), "{said}");
+    assert!(said.contains("pipe.yaml") && said.contains("it is not a regular file"), "{said}");
     let said = refused(&[&folders.flag()]).await;
-    assert!(said.contains("it is no regular file"), "{said}");
+    assert!(said.contains("it is not a regular file"), "{said}");
     fs::remove_file(&pipe).unwrap();
     let (code, said) = run(&[folders.policies().to_str().unwrap()]).await;
     assert_eq!(code, 0, "{said}");

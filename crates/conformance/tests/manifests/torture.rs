@@ -31,7 +31,6 @@ fn policies_of_version(version: usize) -> String {
     format!("{}---\n{}", warning("first"), warning("second"))
 }
 
-/// The versions in the warnings of a request.
 async fn versions_in_warnings(client: &Client) -> Result<Vec<String>, Problem> {
     let answer = tries(client, "any").await?;
     if answer.code != 201 {

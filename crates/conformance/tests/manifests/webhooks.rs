@@ -69,7 +69,7 @@ fn check_denial(answer: conformance::Result<conformance::client::HttpResponse>) 
 }
 
 /// Adds a label with the last segment of the requested path.
-async fn start_labelling_webhook() -> Hook {
+async fn start_labeling_webhook() -> Hook {
     Hook::start(|asked| {
         let patch = json!([{"op": "add", "path": "/metadata/labels", "value": {"by": asked.path.trim_start_matches('/')}}]);
         let patch = BASE64_STANDARD.encode(patch.to_string());
@@ -158,9 +158,9 @@ async fn documented_webhooks_are_called_with_the_credentials_of_the_kubeconfig()
 
 #[tokio::test]
 async fn webhooks_of_both_kinds_are_reloaded() {
-    let (guard, labeller) = (start_denying_webhook().await, start_labelling_webhook().await);
+    let (guard, labeler) = (start_denying_webhook().await, start_labeling_webhook().await);
     let folders = Folders::new();
-    let mutating = |name: &str| configuration("MutatingWebhookConfiguration", name, &labeller, "");
+    let mutating = |name: &str| configuration("MutatingWebhookConfiguration", name, &labeler, "");
     let validating = |name: &str| configuration("ValidatingWebhookConfiguration", name, &guard, "");
     folders.write_for("MutatingAdmissionWebhook", "m.yaml", &mutating("one"));
     let server = folders.server().await;

@@ -228,7 +228,7 @@ async fn upgrades_and_trailers_carry_no_identity_of_a_client() {
 }
 
 #[tokio::test]
-async fn paths_that_an_aggregated_server_could_normalise_are_not_forwarded() {
+async fn paths_that_an_aggregated_server_could_normalize_are_not_forwarded() {
     let (_folder, _server, client, extension) = start_with_extension().await;
     accepts(client.get(&format!("{THINGS}/one")).await).unwrap();
     accepts(client.get(&format!("{THINGS}/")).await).unwrap();

@@ -11,7 +11,7 @@ fn cpu_ticks(pid: u32) -> u64 {
 }
 
 /// Sixteen requests with quadratic work take half a minute of processor time, with linear work less than a second: the limit is
-/// between the two even for an unoptimised build with other load.
+/// between the two even for an unoptimized build with other load.
 #[tokio::test]
 async fn a_selector_of_only_operators_is_cheap_to_reject() {
     const MOST_TICKS: u64 = 1000;

@@ -14,7 +14,6 @@ use super::shape::Typed;
 use super::track::{FieldManagement, Unconverted, strip};
 use crate::Schema;
 
-/// Result of an apply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApplyResult {
     /// The object in the version of the request, with its managed fields. It is merged but not decoded: removed parts may have become

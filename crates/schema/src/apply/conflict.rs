@@ -9,11 +9,11 @@ use super::set::FieldSet;
 /// Why a configuration was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplyError {
-    /// It sets fields that other managers own.
+    /// The configuration sets fields that other managers own.
     Conflicts(Vec<Conflict>),
-    /// It is not a configuration of this kind.
+    /// The body is not a configuration of this kind.
     BadRequest(String),
-    /// It does not fit the schema, or the object cannot be merged.
+    /// The configuration does not fit the schema, or the object cannot be merged.
     Failed(String),
 }
 

@@ -9,7 +9,6 @@ use value::{Str, Value};
 use super::fields_v1;
 use super::set::FieldSet;
 
-/// The operation of a field manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ManagedFieldsOperation {
     /// Server-side apply: the manager owns the fields of its configuration.
@@ -19,7 +18,7 @@ pub enum ManagedFieldsOperation {
 }
 
 impl ManagedFieldsOperation {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             ManagedFieldsOperation::Apply => "Apply",
             ManagedFieldsOperation::Update => "Update",
@@ -58,7 +57,7 @@ impl Manager {
             }
         };
         field("manager", &self.name);
-        field("operation", self.operation.word());
+        field("operation", self.operation.as_str());
         if self.operation == ManagedFieldsOperation::Update {
             field("apiVersion", &self.api_version);
         }
@@ -246,7 +245,6 @@ struct MergedUpdaters {
     first: Option<usize>,
     /// Index of the merged entry.
     position: Option<usize>,
-    /// The field sets to merge.
     sets: Vec<FieldSet>,
     /// The latest time of the merged managers.
     time: Option<i64>,
@@ -271,7 +269,7 @@ fn entry(managed: &ManagedFieldsEntry) -> Value {
     if !manager.name.is_empty() {
         out.insert(Str::new_static("manager"), manager.name.clone());
     }
-    out.insert(Str::new_static("operation"), Str::new_static(manager.operation.word()));
+    out.insert(Str::new_static("operation"), Str::new_static(manager.operation.as_str()));
     if !manager.subresource.is_empty() {
         out.insert(Str::new_static("subresource"), manager.subresource.clone());
     }

@@ -14,7 +14,6 @@ pub(super) struct Typed<'s> {
 
 /// How the ownership of a value is divided.
 pub(super) enum OwnershipShape<'s> {
-    /// A scalar, which has no parts.
     Scalar,
     /// A map or list with one owner.
     Atomic,

@@ -82,7 +82,7 @@ impl World {
     }
 
     fn keep(&mut self, mut object: Value) {
-        crate::decode::normalise(&mut object, kind(self.kind));
+        crate::decode::normalize(&mut object, kind(self.kind));
         crate::decode::fill(&mut object, kind(self.kind));
         object.set_at(&["metadata", "uid"], "u");
         self.live = object;
@@ -118,7 +118,7 @@ impl World {
     fn update(&mut self, manager: &str, object: &str) -> &mut Self {
         self.now += 1;
         let mut new = self.typed(object);
-        crate::decode::normalise(&mut new, kind(self.kind));
+        crate::decode::normalize(&mut new, kind(self.kind));
         crate::decode::fill(&mut new, kind(self.kind));
         match management(self.kind, self.now).track(&self.live, &new, manager) {
             Some(list) => new.set_at(&["metadata", "managedFields"], list),

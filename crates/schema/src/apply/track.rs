@@ -43,15 +43,13 @@ pub enum Unconverted {
 /// Field ownership in the context of one write: its API version, subresource and time.
 #[derive(Clone, Copy)]
 pub struct FieldManagement<'a> {
-    /// The API version of the request.
     pub api_version: &'a str,
-    /// The schema of that version.
+    /// Describes objects in `api_version`.
     pub schema: &'a Schema,
     /// The subresource; empty for the object itself.
     pub subresource: &'a str,
     /// The fields that this write cannot set.
     pub reset: &'a Reset,
-    /// The other served versions.
     pub versions: &'a dyn ServedVersions,
     /// The current time in seconds since the Unix epoch.
     pub now: i64,

@@ -101,7 +101,7 @@ pub(super) fn is_empty_container(value: &Value, property: &Property) -> bool {
     }
 }
 
-/// The paths of empty lists in fields that are always written. [`normalise`] drops them as if they were absent, but for field ownership
+/// The paths of empty lists in fields that are always written. [`normalize`] drops them as if they were absent, but for field ownership
 /// the difference matters.
 pub fn empty_lists(object: &Value, schema: &Schema) -> Vec<Vec<Str>> {
     let (Some(map), ValueType::Object(of)) = (object.as_map(), &schema.value_type) else { return Vec::new() };

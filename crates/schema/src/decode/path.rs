@@ -7,9 +7,7 @@ use crate::{Property, Schema, ValueType};
 pub(super) enum DecodeStep<'a> {
     /// A field and the struct that contains it.
     Field(&'a Property, &'a Schema),
-    /// An index in a list.
     Index(usize),
-    /// A key of a map.
     Key(Str),
 }
 

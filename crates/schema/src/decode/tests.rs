@@ -1,6 +1,6 @@
 use value::{Value, json, write};
 
-use super::{decoded_duplicates, fill, normalise, strict_errors};
+use super::{decoded_duplicates, fill, normalize, strict_errors};
 use crate::Schema;
 
 fn kind(kind: &str) -> &'static Schema {
@@ -9,16 +9,16 @@ fn kind(kind: &str) -> &'static Schema {
     crate::of(group, version, kind).unwrap()
 }
 
-fn decode(of: &str, text: &str) -> (Value, super::NormaliseOutcome) {
+fn decode(of: &str, text: &str) -> (Value, super::NormalizeOutcome) {
     let mut value = json::parse(text.as_bytes()).unwrap();
-    let outcome = normalise(&mut value, kind(of));
+    let outcome = normalize(&mut value, kind(of));
     (value, outcome)
 }
 
-/// Asserts the normalised form of a valid object.
+/// Asserts the normalized form of a valid object.
 fn becomes(of: &str, text: &str, expected: &str) {
     let (value, outcome) = decode(of, text);
-    assert_eq!(outcome, super::NormaliseOutcome::default(), "{text}");
+    assert_eq!(outcome, super::NormalizeOutcome::default(), "{text}");
     assert_eq!(write::to_string(&value), expected);
 }
 
@@ -183,7 +183,7 @@ fn each_strict_error_is_reported_once() {
     let text = r#"{"metadata":{"name":"a","name":"x","labels":{"a":"b","a":"c"}},"spec":{"containers":[{"name":"c","name":"d"}],"zzz":{"a":1,"a":2}}}"#;
     let read = json::read(text.as_bytes()).unwrap();
     let mut value = read.value;
-    let outcome = normalise(&mut value, kind("v1/Pod"));
+    let outcome = normalize(&mut value, kind("v1/Pod"));
     let mut duplicates = decoded_duplicates(kind("v1/Pod"), read.duplicates);
     duplicates.sort();
     assert_eq!(

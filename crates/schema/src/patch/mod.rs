@@ -15,7 +15,6 @@ use value::{Path, Value, go, json};
 
 use strategic::MergeSchema;
 
-/// The type of a patch.
 #[derive(Clone, Copy, Debug)]
 pub enum PatchType<S> {
     /// Sent as media type `application/json-patch+json`.
@@ -26,7 +25,6 @@ pub enum PatchType<S> {
     StrategicMerge(S),
 }
 
-/// Result of a patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Patched {
     /// The object, not yet decoded.

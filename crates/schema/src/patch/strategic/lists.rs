@@ -47,7 +47,6 @@ pub(super) fn merge_ordered<S: MergeSchema>(
     Ok(())
 }
 
-/// Result of merging a list.
 pub(super) struct Merged {
     pub(super) list: Vec<Value>,
     /// The order of the live list as Kubernetes sees it afterwards, if it changed: Kubernetes merges in place, so new items fill the

@@ -18,8 +18,8 @@ const PROTOBUF_WATCH: &str = ", application/vnd.kubernetes.protobuf;stream=watch
 /// Table columns with an age.
 const AGES: [&str; 5] = ["Age", "Last Seen", "First Seen", "Duration", "Last Schedule"];
 
-/// Normalises a whole answer. `names` are texts of this run with the variable that each came from.
-pub fn normalise(value: &mut Value, names: &[(String, String)]) {
+/// Normalizes a whole answer. `names` are texts of this run with the variable that each came from.
+pub fn normalize(value: &mut Value, names: &[(String, String)]) {
     if value.get("kind").and_then(Value::as_str) == Some("Table") {
         columns_and_ages(value);
     }
@@ -31,7 +31,7 @@ pub fn normalise(value: &mut Value, names: &[(String, String)]) {
             }
             for (key, value) in object.iter_mut() {
                 named(key, value);
-                normalise(value, names);
+                normalize(value, names);
             }
             let renamed: Vec<_> = object.keys().filter(|key| text(key, names) != **key).cloned().collect();
             for key in renamed {
@@ -40,7 +40,7 @@ pub fn normalise(value: &mut Value, names: &[(String, String)]) {
                 }
             }
         }
-        Value::Array(list) => list.iter_mut().for_each(|value| normalise(value, names)),
+        Value::Array(list) => list.iter_mut().for_each(|value| normalize(value, names)),
         Value::String(own) => *own = text(own, names),
         _ => {}
     }
@@ -129,7 +129,7 @@ fn is_age(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_digit() || "smhdy".contains(c))
 }
 
-/// Normalises a text: texts of this run, uids, times of this run, resource versions, hashes.
+/// Normalizes a text: texts of this run, uids, times of this run, resource versions, hashes.
 pub fn text(own: &str, names: &[(String, String)]) -> String {
     // Portcullis does not serve protobuf (README.md), so errors do not offer it.
     let mut whole = own.replace(PROTOBUF_WATCH, "").replace(PROTOBUF, "");
@@ -230,7 +230,7 @@ fn matches(rest: &str, pattern: &str, fits: impl Fn(char, char) -> bool) -> Opti
 mod tests {
     use serde_json::json;
 
-    use super::{normalise, text};
+    use super::{normalize, text};
 
     #[test]
     fn server_generated_values_are_replaced_and_other_values_stay() {
@@ -243,7 +243,7 @@ mod tests {
             },
             "spec": {"clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "nodePort": 31000, "start": "2020-01-01T00:00:00Z"},
         });
-        normalise(&mut object, &names);
+        normalize(&mut object, &names);
         assert_eq!(
             object,
             json!({
@@ -271,7 +271,7 @@ mod tests {
         let mut table = json!({"kind": "Table",
                                "columnDefinitions": [{"name": "Name"}, {"name": "Age"}, {"name": "When", "type": "date"}],
                                "rows": [{"cells": ["5s", "5s", "6y320d"]}, {"cells": ["a", "<unknown>", "2020-01-01T00:00:00Z"]}]});
-        normalise(&mut table, &[]);
+        normalize(&mut table, &[]);
         assert_eq!(
             table["rows"],
             json!([{"cells": ["5s", "<age>", "<age>"]}, {"cells": ["a", "<unknown>", "2020-01-01T00:00:00Z"]}])
