@@ -39,7 +39,7 @@ pub async fn handle(
             posted: GroupVersionKind::new("", "v1", subresource.kind),
             name: &name,
             operation: Operation::Connect,
-            options: &Value::Null,
+            options: Value::Null,
             dry_run: false,
         };
         // Use the options as admitted, which admission may have changed.

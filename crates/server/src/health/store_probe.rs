@@ -101,3 +101,6 @@ impl StoreProbe {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
+
+#[cfg(test)]
+mod tests;
