@@ -59,9 +59,9 @@ pub enum ObjectForm {
 pub enum Forms {
     /// Only the object itself.
     ObjectOnly,
-    /// Also partial metadata, but no table: virtual resources have no columns.
+    /// The object and partial metadata, but no table: virtual resources have no columns.
     Metadata,
-    /// Also partial metadata and tables.
+    /// The object, partial metadata and tables.
     All,
 }
 

@@ -10,5 +10,4 @@ pub(crate) mod pod_security;
 pub(crate) mod quota;
 pub(crate) mod registered_webhooks;
 pub(crate) mod status;
-mod summary;
 pub(crate) mod webhooks;

@@ -11,7 +11,7 @@ mod service;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Status;
+use api::{Status, namespaces};
 use authn::InternalIdentity;
 use authz::rbac::bootstrap;
 use authz::rbac::reconcile::{self, ReconcileAction};
@@ -20,14 +20,15 @@ use tracing::{info, warn};
 use value::{Map, Value};
 
 use crate::admission::webhooks::account;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::restore_deleted::{ObjectAt, RestoreDeleted};
 use crate::state::State;
 
 pub(crate) use cidr::default_service_cidr;
 pub(crate) use progress::{PostStartHook, Progress};
 
-const NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
+const NAMESPACES: &[&str] =
+    &[namespaces::DEFAULT, namespaces::SYSTEM, namespaces::PUBLIC, namespaces::NODE_LEASE];
 
 /// Maximum delay of the next step while the first attempts of a step are still pending.
 const STEP: Duration = Duration::from_secs(2);
@@ -40,7 +41,7 @@ pub(crate) const RETRY: RetryPause = RetryPause::new(Duration::from_millis(500),
 /// The parameter `_watches` proves that the objects that are recreated when they are deleted are watched before they are written, so that
 /// no deletion is missed.
 pub(crate) async fn run(state: &Arc<State>, port: u16, _watches: &RestoreDeleted) {
-    let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(state), InternalIdentity::ApiServer);
     for step in steps(state, port) {
         // The writes of a step run in parallel and share a commit.
         for item in &step {
@@ -77,7 +78,8 @@ fn steps(state: &State, port: u16) -> [Vec<BootstrapItem>; 3] {
         second.extend(bootstrap::webhook_tokens().into_iter().map(role));
     }
 
-    let mut third: Vec<BootstrapItem> = bootstrap::objects().into_iter().map(role).collect();
+    let mut third: Vec<BootstrapItem> =
+        bootstrap::objects(state.apis.features).into_iter().map(role).collect();
     third.extend(
         priority_classes()
             .map(|class| BootstrapItem::new(PostStartHook::PriorityClasses, class, DesiredState::Present)),
@@ -116,7 +118,7 @@ fn priority_classes() -> impl Iterator<Item = ObjectAt> {
 fn namespaces() -> impl Iterator<Item = ObjectAt> {
     NAMESPACES.iter().map(|name| {
         let mut namespace = object("v1", "Namespace", "", name);
-        namespace.set_at(&["metadata", "labels", "kubernetes.io/metadata.name"], *name);
+        namespace.set_at(&["metadata", "labels", api::labels::NAMESPACE_NAME], *name);
         ("/api/v1/namespaces".to_owned(), namespace)
     })
 }
@@ -126,7 +128,7 @@ pub(crate) fn restore_deleted(state: &State, port: u16) -> RestoreDeleted {
     let objects =
         namespaces().chain([default_service_cidr(state)]).chain(service::kubernetes_service(state, port));
     let objects = objects.collect();
-    RestoreDeleted::watch(&state.storage.store, &state.storage.unreadable, objects, |_, _| {})
+    RestoreDeleted::watch(&state.storage.store, &state.storage.unreadable, objects, |_, _, _| {})
 }
 
 fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
@@ -153,7 +155,7 @@ struct BootstrapItem {
 /// The condition under which an object counts as written.
 #[derive(Clone, Copy)]
 enum DesiredState {
-    /// It exists, with any content.
+    /// The object exists, with any content.
     Present,
     /// The role or binding exists and grants at least the given rules and subjects.
     Role,
@@ -173,7 +175,7 @@ impl BootstrapItem {
         format!("{}/{}{part}", self.collection, api::meta::name(&self.object))
     }
 
-    async fn write(&self, client: &Client) -> Result<(), Status> {
+    async fn write(&self, client: &LoopbackClient) -> Result<(), Status> {
         let BootstrapItem { collection, object, .. } = self;
         let path = format!("{collection}/{}", api::meta::name(object));
         let present = |stored: Option<&Value>| match stored {
@@ -195,7 +197,7 @@ impl BootstrapItem {
     }
 
     /// Retries until the object is as wanted or the server stops.
-    async fn write_until_done(self, client: Client, state: Arc<State>) {
+    async fn write_until_done(self, client: LoopbackClient, state: Arc<State>) {
         let path = self.path();
         let (mut pause, mut refused) = (RETRY, false);
         let mut stop = state.stopping();
@@ -230,7 +232,7 @@ const ATTEMPTS: usize = 10;
 
 /// Reads the stored object and applies `action` to it, again if another server on the same store changes it concurrently.
 async fn act(
-    client: &Client,
+    client: &LoopbackClient,
     collection: &str,
     path: &str,
     action: impl Fn(Option<&Value>) -> ReconcileAction,
@@ -246,7 +248,7 @@ async fn act(
 }
 
 async fn attempt(
-    client: &Client,
+    client: &LoopbackClient,
     collection: &str,
     path: &str,
     action: impl Fn(Option<&Value>) -> ReconcileAction,

@@ -33,7 +33,7 @@ pub(crate) async fn run(state: Arc<State>) {
 /// Compares the objects of every resource. Returns false if some differ: then the round ends, because all objects are loaded again.
 async fn check_all(state: &State) -> bool {
     let store = &state.storage.store;
-    for kind in state.apis.catalog.stored_kinds() {
+    for kind in state.apis.catalog.stored_in_preferred_version() {
         let scope = kind.scope("");
         let resource = kind.resource.clone();
         let Some(checked) = store.check_consistency(&scope).await else { return true };
@@ -55,7 +55,7 @@ async fn check_all(state: &State) -> bool {
                 "failure"
             }
             Err(error) => {
-                tracing::warn!(%resource, %error, "memory could not be compared with etcd; trying again later");
+                tracing::warn!(%resource, %error, "cannot compare memory with etcd; retrying");
                 "error"
             }
         };

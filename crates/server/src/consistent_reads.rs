@@ -141,6 +141,15 @@ impl<'s> BaseEntry<'s> {
         Ok(BaseEntry { entry: entry(store, key).await?, store, key, is_current: true })
     }
 
+    /// Begins a write: with the entry in memory, because the store verifies its revision, or for a dry run with the newest.
+    pub(crate) async fn for_write(
+        store: &'s Store,
+        key: &'s str,
+        dry_run: bool,
+    ) -> Result<BaseEntry<'s>, Status> {
+        if dry_run { BaseEntry::newest(store, key).await } else { Ok(BaseEntry::in_memory(store, key)) }
+    }
+
     pub(crate) fn entry(&self) -> Option<Arc<StoredEntry>> {
         self.entry.clone()
     }
@@ -176,29 +185,43 @@ impl State {
         if !store.is_shared() {
             return Ok(());
         }
-        let mut needed = Vec::new();
-        if !namespace.is_empty() {
-            needed.extend(keys::built_in("", "namespaces").map(|prefix| format!("{prefix}{namespace}")));
-        }
-        if kind.is_built_in("", "Pod") {
-            let account = object.str_at(&["spec", "serviceAccountName"]).filter(|name| !name.is_empty());
-            needed.push(keys::namespaced(keys::SERVICE_ACCOUNTS, namespace, account.unwrap_or("default")));
-            for (field, group, resource) in [
-                ("runtimeClassName", "node.k8s.io", "runtimeclasses"),
-                ("priorityClassName", "scheduling.k8s.io", "priorityclasses"),
-            ] {
-                let name = object.str_at(&["spec", field]).filter(|name| !name.is_empty());
-                let prefix = keys::built_in(group, resource);
-                needed.extend(prefix.zip(name).map(|(prefix, name)| format!("{prefix}{name}")));
-            }
-        }
-        for key in needed {
+        for key in keys_for_admission(kind, namespace, object) {
             if store.get(&key).is_none() {
                 catch_up(store.of(&key)).await?;
             }
         }
         Ok(())
     }
+
+    /// The stored bytes of the objects that admission may need to admit `object`. It decodes them, and may copy their content into the
+    /// object.
+    pub(crate) fn size_for_admission(&self, kind: &ServedResource, namespace: &str, object: &Value) -> usize {
+        let store = &self.storage.store;
+        let keys = keys_for_admission(kind, namespace, object);
+        let sizes = keys.iter().filter_map(|key| store.get(key)).map(|entry| entry.body.len());
+        sizes.fold(0, usize::saturating_add)
+    }
+}
+
+/// The keys of the objects that admission needs to admit the creation of `object`: see [`State::catch_up_for_admission`].
+fn keys_for_admission(kind: &ServedResource, namespace: &str, object: &Value) -> Vec<String> {
+    let mut needed = Vec::new();
+    if !namespace.is_empty() {
+        needed.extend(keys::built_in("", "namespaces").map(|prefix| format!("{prefix}{namespace}")));
+    }
+    if kind.is_built_in("", "Pod") {
+        let account = object.str_at(&["spec", "serviceAccountName"]).filter(|name| !name.is_empty());
+        needed.push(keys::namespaced(keys::SERVICE_ACCOUNTS, namespace, account.unwrap_or("default")));
+        for (field, group, resource) in [
+            ("runtimeClassName", "node.k8s.io", "runtimeclasses"),
+            ("priorityClassName", "scheduling.k8s.io", "priorityclasses"),
+        ] {
+            let name = object.str_at(&["spec", field]).filter(|name| !name.is_empty());
+            let prefix = keys::built_in(group, resource);
+            needed.extend(prefix.zip(name).map(|(prefix, name)| format!("{prefix}{name}")));
+        }
+    }
+    needed
 }
 
 #[cfg(test)]

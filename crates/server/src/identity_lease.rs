@@ -13,7 +13,7 @@ use runtime::random;
 use tracing::warn;
 use value::Value;
 
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::state::State;
 
 pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
@@ -50,7 +50,7 @@ pub(crate) async fn run(state: Arc<State>) {
 
 /// Deletes the expired Leases of API servers, now and every [`COLLECT_EVERY`], until the server stops.
 pub(crate) async fn collect_garbage(state: Arc<State>) {
-    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let mut stop = state.stopping();
     loop {
         if let Err(error) = collect(&state, &client).await {
@@ -66,7 +66,7 @@ pub(crate) async fn collect_garbage(state: Arc<State>) {
     }
 }
 
-async fn collect(state: &State, client: &Client) -> Result<(), Status> {
+async fn collect(state: &State, client: &LoopbackClient) -> Result<(), Status> {
     let all = client.get(&format!("{LEASES}?labelSelector={IDENTITY_LABEL}={}", identity::COMPONENT)).await?;
     let expired = |lease: &&Value| is_expired(lease, state.now_micros());
     for lease in all.list_at(&["items"]).iter().filter(expired) {
@@ -94,7 +94,7 @@ fn is_expired(lease: &Value, now: i64) -> bool {
 
 /// The Lease of this server.
 struct IdentityLease {
-    client: Client,
+    client: LoopbackClient,
     name: String,
     host: String,
     /// Names this process, in contrast to earlier ones on the same host.
@@ -108,7 +108,7 @@ impl IdentityLease {
         let host = identity::host();
         let name = identity::id(&host);
         IdentityLease {
-            client: Client::new(Arc::clone(state), InternalIdentity::ApiServer),
+            client: LoopbackClient::new(Arc::clone(state), InternalIdentity::ApiServer),
             holder: format!("{name}_{}", random::uid()),
             address: state.info.advertised.clone(),
             name,
@@ -162,7 +162,7 @@ impl IdentityLease {
         let mut lease = stored.cloned().unwrap_or_else(|| {
             let mut lease = Value::map([("apiVersion", "coordination.k8s.io/v1"), ("kind", "Lease")]);
             meta::set(&mut lease, "name", self.name.as_str());
-            meta::set(&mut lease, "namespace", "kube-system");
+            meta::set(&mut lease, "namespace", api::namespaces::SYSTEM);
             lease.set_at(&["spec", "holderIdentity"], self.holder.as_str());
             lease
         });
@@ -184,10 +184,13 @@ impl IdentityLease {
                 warn!(
                     lease = self.name,
                     error = status.message(),
-                    "cannot delete the identity Lease of this server"
+                    "cannot delete the identity Lease of this server; it stays until it expires, in an hour"
                 );
             }
-            Err(_) => warn!(lease = self.name, "cannot delete the identity Lease of this server in time"),
+            Err(_) => warn!(
+                lease = self.name,
+                "cannot delete the identity Lease of this server in time; it stays until it expires, in an hour"
+            ),
             Ok(_) => {}
         }
     }

@@ -11,17 +11,16 @@ use api::Status;
 use catalog::encode;
 use catalog::keys;
 use catalog::unreadable::{Concern, Unreadable};
-use storage::{ChangeKind as Change, ListPage, Store, StoreEvent, StoredEntry};
+use storage::{ChangeKind as Change, ListPage, ListWatch, ListWatchUpdate, Store, StoreEvent, StoredEntry};
 use tokio::sync::watch;
 use value::Value;
 
 use crate::consistent_reads;
-use crate::list_watch::{ListWatch, Update};
 
 /// The store revision up to which an informer has applied changes.
 #[derive(Clone, Debug)]
 pub(crate) struct InformerProgress {
-    /// Asks the informer for its progress where no object of its own has changed.
+    /// Wakes the informer to look how far its watch has come: revisions at which none of its objects changed bring it no event.
     asked: watch::Sender<()>,
     revision: watch::Receiver<u64>,
 }
@@ -65,7 +64,7 @@ impl RoleInformers {
         consistent_reads::require_current(store).await?;
         let caught_up = async {
             for (plural, informer) in &self.0 {
-                let Some(prefix) = keys::built_in(authz::rbac::GROUP, plural) else { continue };
+                let Some(prefix) = keys::built_in(api::groups::RBAC, plural) else { continue };
                 let cluster = store.of(prefix);
                 informer.caught_up(cluster, cluster.revision()).await;
             }
@@ -80,20 +79,20 @@ type OnObjectChange = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
 
 /// The registry for objects that cannot be decoded, and the decisions that depend on the objects of an informer.
 #[derive(Clone)]
-pub(crate) struct Notes {
+pub(crate) struct UnreadableConcern {
     pub(crate) unreadable: Arc<Unreadable>,
     pub(crate) concern: Option<Concern>,
 }
 
-impl Notes {
+impl UnreadableConcern {
     /// For an informer whose objects decisions depend on.
     pub(crate) fn of(unreadable: &Arc<Unreadable>, concern: Concern) -> Self {
-        Notes { unreadable: Arc::clone(unreadable), concern: Some(concern) }
+        UnreadableConcern { unreadable: Arc::clone(unreadable), concern: Some(concern) }
     }
 
     /// For an informer whose events are only hints, so that an unreadable object denies no request.
-    pub(crate) fn hints(unreadable: &Arc<Unreadable>) -> Self {
-        Notes { unreadable: Arc::clone(unreadable), concern: None }
+    pub(crate) fn without_concern(unreadable: &Arc<Unreadable>) -> Self {
+        UnreadableConcern { unreadable: Arc::clone(unreadable), concern: None }
     }
 }
 
@@ -101,7 +100,7 @@ impl Notes {
 pub(crate) fn start_informer(
     store: &Store,
     scope: &str,
-    notes: Notes,
+    notes: UnreadableConcern,
     apply: impl Fn(Option<&Value>, Option<&Value>) + Send + 'static,
 ) -> InformerProgress {
     let mut informer = Informer { seen: BTreeMap::new(), notes, apply: Box::new(apply) };
@@ -116,7 +115,7 @@ pub(crate) fn start_informer(
 struct Informer {
     /// The entries that `apply` was last called with, by key.
     seen: BTreeMap<Arc<str>, Arc<StoredEntry>>,
-    notes: Notes,
+    notes: UnreadableConcern,
     apply: OnObjectChange,
 }
 
@@ -156,7 +155,7 @@ impl Informer {
     fn apply(&self, old: Option<&Arc<StoredEntry>>, new: Option<&Arc<StoredEntry>>) {
         let old = old.and_then(|old| encode::tree(old).ok());
         let new = new.and_then(|new| {
-            let Notes { unreadable, concern } = &self.notes;
+            let UnreadableConcern { unreadable, concern } = &self.notes;
             encode::tree(new).map_err(|why| unreadable.note(new, &why, concern.clone())).ok()
         });
         if old.is_some() || new.is_some() {
@@ -175,8 +174,8 @@ async fn run(
         tokio::select! {
             biased;
             update = events.next() => match update {
-                Some(Update::Event(event)) => informer.apply_event(&event),
-                Some(Update::Relisted(page)) => informer.catch_up(&page),
+                Some(ListWatchUpdate::Event(event)) => informer.apply_event(&event),
+                Some(ListWatchUpdate::Relisted(page)) => informer.catch_up(&page),
                 None => return,
             },
             Ok(()) = asked.changed() => {}

@@ -1,7 +1,7 @@
 //! The API server: TLS, HTTP, the request pipeline, handlers, controllers, metrics and configuration.
 //!
-//! [`start`] runs a server from a [`Config`] and returns a [`RunningServer`], in tests as well as in the binary. [`Ephemeral`] is an in-memory
-//! server on a free port that starts within milliseconds. To understand the code, read [`pipeline`] first.
+//! [`start`] runs a server from a [`Config`] and returns a [`RunningServer`], in tests as well as in the binary. [`Ephemeral`] is an
+//! in-memory server on a free port that starts within milliseconds. To understand the code, read [`pipeline`] first.
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), server::ConfigError> {
@@ -19,6 +19,7 @@ mod admission;
 mod aggregation;
 pub mod body;
 mod bootstrap;
+mod bootstrap_tokens;
 pub mod browsers;
 pub mod call;
 pub mod client;
@@ -37,11 +38,9 @@ mod etcd_overrides;
 pub mod flow_control;
 pub mod handlers;
 pub mod health;
-pub mod heavy;
 mod identity_lease;
 mod informer;
 mod leadership;
-mod list_watch;
 mod loopback;
 pub mod manifests;
 pub mod metrics;
@@ -62,10 +61,11 @@ pub mod write;
 
 pub use authz_config::Authorization;
 pub use catalog::keys::DEFAULT_ETCD_PREFIX;
-pub use config::{Config, ConfigError, Data, FollowedFiles, Redirects};
+pub use config::{Config, ConfigError, FollowedFiles, Redirects, StorageBackend};
 pub use endpoints::EndpointReconciler;
 pub use ephemeral::Ephemeral;
 pub use grpc::TlsFiles;
+pub use reload::log_token_file_warnings;
 pub use start::{RunningServer, start};
 
 /// Compiles and runs the Rust blocks of the documentation.

@@ -215,7 +215,7 @@ impl LoadedDirectory {
         if unchanged {
             if std::mem::take(&mut self.fails) {
                 let (plugin, dir) = (self.plugin(), self.path.display());
-                info!(plugin, %dir, count = loaded.len(), hash = loaded.hash, "Reloaded manifest-based configurations: they are the ones in force");
+                info!(plugin, %dir, count = loaded.len(), hash = loaded.hash, "manifests can be read again; they equal those in force, so nothing changes");
                 reports.recovered(self.set);
             }
             return;

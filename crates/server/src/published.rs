@@ -16,12 +16,12 @@ use value::{Str, Value, json, write};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::bootstrap::{PostStartHook, RETRY};
-use crate::client::Client;
-use crate::informer::{Notes, start_informer};
+use crate::client::LoopbackClient;
+use crate::informer::{UnreadableConcern, start_informer};
 use crate::state::State;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
-const NAMESPACE: &str = "kube-system";
+const NAMESPACE: &str = api::namespaces::SYSTEM;
 const NAME: &str = "extension-apiserver-authentication";
 
 /// The ConfigMap is checked this often, and when it is created or deleted. Updates by others do not wake this task: two servers that
@@ -33,16 +33,21 @@ const EXPIRY_SLACK: i64 = 300;
 
 /// Publishes the ConfigMap and updates it until the server stops. `changed` signals that the CAs have changed.
 pub(crate) fn publish(state: &Arc<State>, changed: Arc<Notify>, mut stopped: watch::Receiver<bool>) {
-    let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(state), InternalIdentity::ApiServer);
     let path = format!("{CONFIG_MAPS}/{NAME}");
     state.bootstrap.begin(PostStartHook::ClusterAuthentication, &path);
     let hint = Arc::clone(&changed);
     let key = keys::namespaced(keys::CONFIG_MAPS, NAMESPACE, NAME);
-    start_informer(&state.storage.store, &key, Notes::hints(&state.storage.unreadable), move |old, new| {
-        if old.is_none() || new.is_none() {
-            hint.notify_one();
-        }
-    });
+    start_informer(
+        &state.storage.store,
+        &key,
+        UnreadableConcern::without_concern(&state.storage.unreadable),
+        move |old, new| {
+            if old.is_none() || new.is_none() {
+                hint.notify_one();
+            }
+        },
+    );
     let state = Arc::clone(state);
     tokio::spawn(async move {
         loop {
@@ -97,7 +102,7 @@ impl From<Status> for SyncError {
     }
 }
 
-async fn sync(state: &State, client: &Client) -> Result<(), SyncError> {
+async fn sync(state: &State, client: &LoopbackClient) -> Result<(), SyncError> {
     let path = format!("{CONFIG_MAPS}/{NAME}");
     let stored = client.get_if_exists(&path).await?;
     let held = stored.as_ref().and_then(|s| s.at(&["data"])).cloned().unwrap_or(Value::map::<Str, Value>([]));

@@ -18,6 +18,7 @@ use tracing::{error, info};
 use crate::metrics::AuthenticationMetrics;
 
 pub(crate) use config_files::ConfigFiles;
+pub use config_files::log_token_file_warnings;
 
 /// Delay between a notification and reading the files, because their writer may not have finished.
 const SETTLE: Duration = Duration::from_millis(50);

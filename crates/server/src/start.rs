@@ -85,7 +85,7 @@ pub async fn start(config: Config) -> Result<RunningServer, ConfigError> {
     metrics.record_feature_gates(&config.feature_gates).map_err(ConfigError::other)?;
     let authorization = authorization.load()?;
     let (static_manifests, webhook_tokens) = (admission.static_manifests, admission.webhook_tokens);
-    let (admission, manifests) = admission.load(&metrics, authentication.tokens.is_some())?;
+    let (admission, manifests) = admission.load(&metrics, authentication.tokens.is_some(), apis.features)?;
 
     let listener = TcpListener::bind(listen).await.map_err(|e| {
         ConfigError::other(format!("cannot listen on {listen}: {e}; is another server running? choose another port with --secure-port"))
@@ -103,7 +103,7 @@ pub async fn start(config: Config) -> Result<RunningServer, ConfigError> {
     let (drain, draining) = watch::channel(false);
     let (stop, stopped) = watch::channel(false);
     let (close, closed) = watch::channel(false);
-    let storage = storage.build(addresses.primary_family(), controllers.event_ttl).await?;
+    let storage = storage.build(addresses.primary_family(), controllers.event_ttl, &metrics.etcd).await?;
     let authorization = Authorizers::build(authorization, &storage, &metrics, stopped.clone())?;
     let context = AuthenticationContext { advertised: &info.advertised, webhook_tokens };
     let authentication = authentication.build(trust, &storage, &metrics, &context)?;
@@ -149,7 +149,7 @@ pub async fn start(config: Config) -> Result<RunningServer, ConfigError> {
     let serving =
         accept::serve(listener, tls_config, connection_limits, connections, Arc::clone(&state), closed);
     let serving = tokio::spawn(serving);
-    info!(%address, connections = connection_limits.connections, "serving");
+    info!(%address, connections = connection_limits.connections, "serving requests; the server is ready when its bootstrap objects are written");
     let _ = tokio::time::timeout(RETURN_AFTER, state.bootstrap.settled()).await;
     pre_stop.extend(background::start_controllers(&state, controllers));
     Ok(RunningServer { address, state, drain, stop, close, serving, pre_stop })

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use authn::{Caller, InternalIdentity};
 use bytes::Bytes;
+use heavy_lane::Effort;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use server::Ephemeral;
 use server::call::RequestBody;
-use server::client::Client;
-use server::heavy::Effort;
+use server::client::LoopbackClient;
 use server::pipeline::{self, InternalRequest};
 use server::state::State;
 use value::{Value, json};
@@ -20,11 +20,11 @@ const ROBOT: InternalIdentity<'static> =
     InternalIdentity::ServiceAccount { namespace: "mine", name: "robot" };
 
 /// A server on which the service account `robot` may do everything in the namespace `mine`, and nothing elsewhere.
-async fn server() -> (Ephemeral, Client, Client) {
+async fn server() -> (Ephemeral, LoopbackClient, LoopbackClient) {
     let server = Ephemeral::start().await.unwrap();
     let state = server.running.state();
-    let admin = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
-    let robot = Client::new(Arc::clone(state), ROBOT);
+    let admin = LoopbackClient::new(Arc::clone(state), InternalIdentity::ApiServer);
+    let robot = LoopbackClient::new(Arc::clone(state), ROBOT);
     for namespace in ["mine", "other"] {
         create(&admin, "/api/v1/namespaces", &format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#)).await;
         for name in ["a", "b"] {
@@ -46,11 +46,11 @@ async fn server() -> (Ephemeral, Client, Client) {
     (server, admin, robot)
 }
 
-async fn create(client: &Client, path: &str, object: &str) -> Value {
+async fn create(client: &LoopbackClient, path: &str, object: &str) -> Value {
     client.create(path, &json::parse(object.as_bytes()).unwrap()).await.unwrap()
 }
 
-async fn code(client: &Client, method: Method, path: &str, body: Option<&str>) -> u16 {
+async fn code(client: &LoopbackClient, method: Method, path: &str, body: Option<&str>) -> u16 {
     let body = body.map(|b| json::parse(b.as_bytes()).unwrap());
     match client.request(method, path, "application/json", body.as_ref()).await {
         Ok(_) => 200,

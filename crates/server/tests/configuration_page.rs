@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use audit::Policy;
+use audit::AuditPolicy;
 use authn::StaticTokens;
 use server::{Authorization, Ephemeral};
 
@@ -47,7 +47,7 @@ async fn a_server_starts_with_the_examples_of_the_configuration_page() {
     assert_eq!(files.len(), 15, "{files:?}");
 
     let read = |name: &str| std::fs::read(directory.path().join(name)).unwrap();
-    Policy::parse(&read("audit-policy.yaml")).unwrap();
+    AuditPolicy::parse(&read("audit-policy.yaml")).unwrap();
     let tokens = String::from_utf8(read("tokens.csv")).unwrap();
     let (_, warnings) = StaticTokens::parse("tokens.csv", &tokens).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");

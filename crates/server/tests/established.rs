@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::InternalIdentity;
-use server::client::Client;
-use server::{Data, Ephemeral};
+use server::client::LoopbackClient;
+use server::{Ephemeral, StorageBackend};
 use value::{Value, json};
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ROUNDS: usize = 20;
 
 struct Server {
-    admin: Client,
+    admin: LoopbackClient,
     _running: Ephemeral,
     _data: tempfile::TempDir,
 }
@@ -28,8 +28,10 @@ impl Server {
         let data = tempfile::tempdir().unwrap();
         let directory = data.path().join("store");
         let running =
-            Ephemeral::start_with(|config| config.storage.data = Data::Directory(directory)).await.unwrap();
-        let admin = Client::new(Arc::clone(running.running.state()), InternalIdentity::ApiServer);
+            Ephemeral::start_with(|config| config.storage.data = StorageBackend::Directory(directory))
+                .await
+                .unwrap();
+        let admin = LoopbackClient::new(Arc::clone(running.running.state()), InternalIdentity::ApiServer);
         Server { admin, _running: running, _data: data }
     }
 

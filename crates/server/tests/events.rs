@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use api::meta;
 use authn::InternalIdentity;
-use server::client::Client;
-use server::{Data, Ephemeral};
+use server::client::LoopbackClient;
+use server::{Ephemeral, StorageBackend};
 use storage::shared_memory::SharedMemory;
 use value::{Value, json};
 
@@ -29,8 +29,8 @@ fn parse(text: &str) -> Value {
 }
 
 /// A client of a server that has its first objects.
-async fn client(server: &Ephemeral) -> Client {
-    let client = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
+async fn client(server: &Ephemeral) -> LoopbackClient {
+    let client = LoopbackClient::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
     let begin = Instant::now();
     while client.get("/api/v1/namespaces/default").await.is_err() {
         assert!(begin.elapsed() < PATIENCE, "the server is not ready");
@@ -40,7 +40,7 @@ async fn client(server: &Ephemeral) -> Client {
 }
 
 /// The names of the events that a field selector selects.
-async fn selected(client: &Client, path: &str, selector: &str) -> Vec<String> {
+async fn selected(client: &LoopbackClient, path: &str, selector: &str) -> Vec<String> {
     let list = client.get(&format!("{path}?fieldSelector={selector}")).await;
     let list = list.unwrap_or_else(|status| panic!("{selector}: {status}"));
     list.list_at(&["items"]).iter().map(|event| meta::name(event).to_owned()).collect()
@@ -109,7 +109,7 @@ async fn events_in_a_shared_store_expire_without_the_server_that_wrote_them() {
     let start = async |event_ttl: Duration| {
         let backend = service.backend();
         Ephemeral::start_with(move |config| {
-            config.storage.data = Data::Backend(Arc::new(backend));
+            config.storage.data = StorageBackend::Backend(Arc::new(backend));
             config.controllers.event_ttl = event_ttl;
         })
         .await

@@ -12,7 +12,7 @@ use admin_connection::connect;
 use authn::InternalIdentity;
 use http::Method;
 use server::Ephemeral;
-use server::client::Client;
+use server::client::LoopbackClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use value::{Value, json};
@@ -96,7 +96,7 @@ async fn a_watch_ends_when_its_client_disconnects() {
 #[tokio::test]
 async fn extreme_grace_periods_are_clamped() {
     let server = Ephemeral::start().await.unwrap();
-    let admin = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
+    let admin = LoopbackClient::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
     let node = br#"{"metadata":{"name":"n"}}"#;
     admin.create("/api/v1/nodes", &json::parse(node).unwrap()).await.unwrap();
     let pod = br#"{"metadata":{"name":"p"},"spec":{"nodeName":"n","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}"#;

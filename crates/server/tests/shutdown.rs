@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use admin_connection::{client_config, connect, open};
 use rustls::ClientConfig;
-use server::{Config, Data, Ephemeral};
+use server::{Config, Ephemeral, StorageBackend};
 use storage::shared_memory::SharedMemory;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -160,7 +160,7 @@ impl Balancer {
 async fn no_request_fails_while_servers_restart_in_turn_and_clients_follow_readiness() {
     let shared = SharedMemory::new();
     let start = || {
-        let data = Data::Backend(Arc::new(shared.backend()));
+        let data = StorageBackend::Backend(Arc::new(shared.backend()));
         start(move |config| {
             config.storage.data = data;
             config.serving.shutdown.delay = DELAY;

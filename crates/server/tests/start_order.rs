@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::InternalIdentity;
-use server::client::Client;
-use server::{Authorization, Config, Data, Ephemeral};
+use server::client::LoopbackClient;
+use server::{Authorization, Config, Ephemeral, StorageBackend};
 
 /// Time limit of every wait, generous for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +27,8 @@ async fn error_with_port_in_use(change: impl FnOnce(&mut Config)) -> String {
 async fn a_port_in_use_is_reported_before_the_store_is_created() {
     let parent = tempfile::tempdir().unwrap();
     let data = parent.path().join("data");
-    let error = error_with_port_in_use(|config| config.storage.data = Data::Directory(data.clone())).await;
+    let error =
+        error_with_port_in_use(|config| config.storage.data = StorageBackend::Directory(data.clone())).await;
     assert!(error.starts_with("cannot listen on"), "{error}");
     assert!(!data.exists());
 }
@@ -49,7 +50,7 @@ async fn tls_authorization_and_admission_are_checked_before_the_port_is_bound() 
 }
 
 /// The revision of the last write of an object, once the object exists.
-async fn revision(admin: &Client, path: &str) -> u64 {
+async fn revision(admin: &LoopbackClient, path: &str) -> u64 {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match admin.get(path).await {
@@ -68,7 +69,7 @@ async fn revision(admin: &Client, path: &str) -> u64 {
 async fn controllers_write_their_first_objects_after_bootstrap_is_done() {
     let server = Ephemeral::start_with(|config| config.controllers.enabled = true).await.unwrap();
     assert!(server.running.is_ready());
-    let admin = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
+    let admin = LoopbackClient::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
     let mut last_of_bootstrap = 0;
     for path in [
         "/api/v1/namespaces/kube-node-lease",

@@ -38,11 +38,12 @@ async fn scanned(entries: &[ExpiringRecord], leave_out_unknown: bool) -> Result<
 const MAP: &str = "/registry/configmaps/default/m";
 
 #[tokio::test]
-async fn objects_that_can_be_converted_are_copied_and_signs_of_servers_are_not() {
+async fn objects_that_can_be_converted_are_copied_and_data_of_running_servers_is_not() {
     let entries = [
         entry(MAP, &config_map(r#","data":{"a":"b"}"#)),
         entry("/registry/masterleases/192.0.2.1", "{}"),
         entry("/registry/peerserverleases/x", "{}"),
+        entry("/registry/portcullis-quota-fences/default", "{}"),
     ];
     assert_eq!(scanned(&entries, false).await, Ok(1));
 }

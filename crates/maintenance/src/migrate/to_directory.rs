@@ -131,8 +131,8 @@ async fn copy(
     Ok(MigrationStep::Copied { written, present, expired })
 }
 
-/// Objects have the revisions that they had in etcd. Only where several were written in one transaction of etcd, which API servers do
-/// not do, all but one get new ones: the embedded store has one object per revision.
+/// Assigns the revisions in the embedded store, which has one object per revision. An object keeps its revision in etcd. If one
+/// transaction of etcd wrote several objects, which API servers do not do, all but the first get revisions after the last one in use.
 struct Renumbering {
     seen: HashSet<u64>,
     new: HashMap<Arc<str>, u64>,

@@ -19,10 +19,7 @@ use storage::Store;
 use tokio::sync::{Notify, watch};
 use value::{Str, Value};
 
-use crate::informer::{InformerProgress, Notes, start_informer};
-
-/// The API group of policies.
-pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
+use crate::informer::{InformerProgress, UnreadableConcern, start_informer};
 
 /// The informers of both kinds of policies.
 pub(crate) struct Informers {
@@ -38,7 +35,7 @@ impl Informers {
         validating: Arc<ValidatingPolicies>,
         mutating: Arc<MutatingPolicies>,
     ) -> Self {
-        let notes = Notes::of(unreadable, Concern::Admission);
+        let notes = UnreadableConcern::of(unreadable, Concern::Admission);
         let validating = start_policy_informer(
             store,
             &notes,
@@ -196,7 +193,7 @@ type SharedPolicyTable<P> = Arc<(Mutex<PolicyTable<P>>, Notify)>;
 
 fn start_policy_informer<P: AnyPolicy + 'static>(
     store: &Store,
-    notes: &Notes,
+    notes: &UnreadableConcern,
     [policies, bindings]: [&str; 2],
     kinds: [&'static str; 2],
     compile: fn(&Value) -> P,

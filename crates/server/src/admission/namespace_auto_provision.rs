@@ -1,6 +1,6 @@
 //! The admission plugin NamespaceAutoProvision: creates the namespace of a new object if it does not exist. Off by default.
 
-use admission::{AdmissionAttributes, AsyncPlugin, BoxFuture, ClusterView, MutatingRequest, Operation};
+use admission::{AdmissionAttributes, AdmissionFuture, AsyncPlugin, ClusterView, MutatingRequest, Operation};
 use api::Status;
 use value::Value;
 
@@ -23,7 +23,7 @@ impl NamespaceAutoProvision {
             ("metadata", Value::map([("name", attributes.namespace.clone())])),
         ]);
         // This request passes the plugin as well, which ignores it, because a Namespace is cluster-scoped.
-        let created: BoxFuture<'_, Result<Value, Status>> =
+        let created: AdmissionFuture<'_, Result<Value, Status>> =
             Box::pin(client.create("/api/v1/namespaces", &namespace));
         match created.await {
             Ok(_) => Ok(()),
@@ -47,7 +47,7 @@ impl AsyncPlugin for NamespaceAutoProvision {
         &'a self,
         pass: &'a mut MutatingRequest<'_, '_>,
         _: Option<&'a mut Value>,
-    ) -> BoxFuture<'a, Result<(), Status>> {
+    ) -> AdmissionFuture<'a, Result<(), Status>> {
         if lacks_namespace(pass.attributes, pass.cluster) {
             return Box::pin(self.create_namespace(pass.attributes));
         }

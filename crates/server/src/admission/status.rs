@@ -8,13 +8,12 @@ use admission::policy::type_check;
 use authn::InternalIdentity;
 use catalog::encode;
 use catalog::keys;
-use storage::StoredEntry;
+use storage::{ListWatch, ListWatchUpdate, StoredEntry};
 use tokio::sync::watch;
 use tracing::debug;
 use value::{Map, Value};
 
-use crate::client::Client;
-use crate::list_watch::{ListWatch, Update};
+use crate::client::LoopbackClient;
 use crate::state::State;
 
 /// API path of the policies.
@@ -26,15 +25,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Runs the controller until `stop` becomes true.
 pub(crate) async fn run_until(state: Arc<State>, mut stop: watch::Receiver<bool>) {
     let name = "validatingadmissionpolicy-status-controller";
-    let identity = InternalIdentity::ServiceAccount { namespace: "kube-system", name };
-    let client = Client::new(Arc::clone(&state), identity);
+    let identity = InternalIdentity::ServiceAccount { namespace: api::namespaces::SYSTEM, name };
+    let client = LoopbackClient::new(Arc::clone(&state), identity);
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
         () = run(&state, &client) => {}
     }
 }
 
-async fn run(state: &State, client: &Client) {
+async fn run(state: &State, client: &LoopbackClient) {
     let (page, mut events) = ListWatch::start(&state.storage.store, keys::VALIDATING_POLICIES);
     let mut changed: Vec<Arc<StoredEntry>> = page.entries.iter().cloned().collect();
     loop {
@@ -44,16 +43,16 @@ async fn run(state: &State, client: &Client) {
             }
         }
         changed = match events.next().await {
-            Some(Update::Event(event)) if event.kind == storage::ChangeKind::Deleted => Vec::new(),
-            Some(Update::Event(event)) => vec![Arc::clone(&event.entry)],
-            Some(Update::Relisted(page)) => page.entries.iter().cloned().collect(),
+            Some(ListWatchUpdate::Event(event)) if event.kind == storage::ChangeKind::Deleted => Vec::new(),
+            Some(ListWatchUpdate::Event(event)) => vec![Arc::clone(&event.entry)],
+            Some(ListWatchUpdate::Relisted(page)) => page.entries.iter().cloned().collect(),
             None => return,
         };
     }
 }
 
 /// Writes the status of a policy unless it is up to date with the generation. Conflicts, 429 and 5xx are retried.
-async fn reconcile(state: &State, client: &Client, policy: &Value) {
+async fn reconcile(state: &State, client: &LoopbackClient, policy: &Value) {
     let Some(generation) = policy.int_at(&["metadata", "generation"]) else { return };
     if generation <= policy.int_at(&["status", "observedGeneration"]).unwrap_or(0) {
         return;

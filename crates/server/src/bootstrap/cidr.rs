@@ -5,7 +5,7 @@ use api::{Status, meta};
 use value::Value;
 
 use super::object;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 use crate::restore_deleted::ObjectAt;
 use crate::state::State;
 
@@ -27,7 +27,7 @@ pub(crate) fn default_service_cidr(state: &State) -> ObjectAt {
 
 /// Sets the `Ready` condition, unless it is already set, the object is being deleted or its ranges differ. A 404 counts as
 /// success, because the resource may be disabled (`--runtime-config`).
-pub(super) async fn mark_ready(client: &Client, path: &str, cidr: &Value) -> Result<(), Status> {
+pub(super) async fn mark_ready(client: &LoopbackClient, path: &str, cidr: &Value) -> Result<(), Status> {
     let marked = match client.get(path).await {
         Ok(stored) if needs_mark(&stored, cidr) => client.apply_status(path, cidr).await.map(drop),
         Ok(_) => Ok(()),

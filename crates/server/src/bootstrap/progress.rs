@@ -40,7 +40,7 @@ impl PostStartHook {
         PostStartHook::ApiServices,
     ];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             PostStartHook::SystemNamespaces => "poststarthook/start-system-namespaces-controller",
             PostStartHook::ServiceCidr => "poststarthook/start-kubernetes-service-cidr-controller",
@@ -59,7 +59,7 @@ impl PostStartHook {
 
 /// One object that is not written yet.
 #[derive(Debug)]
-struct Pending {
+struct PendingBootstrapObject {
     hook: PostStartHook,
     /// The error of the last attempt; `None` before the first attempt has ended.
     refusal: Option<String>,
@@ -68,16 +68,16 @@ struct Pending {
 /// The bootstrap objects that are not written yet, by path.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    inner: Mutex<Inner>,
+    inner: Mutex<BootstrapState>,
     /// Incremented after every change.
     changed: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct BootstrapState {
     /// Every bootstrap object has been registered, so that an empty `pending` means none is missing.
     complete: bool,
-    pending: BTreeMap<String, Pending>,
+    pending: BTreeMap<String, PendingBootstrapObject>,
 }
 
 impl Default for Progress {
@@ -87,18 +87,20 @@ impl Default for Progress {
 }
 
 impl Progress {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, BootstrapState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Inner)) {
+    fn change(&self, change: impl FnOnce(&mut BootstrapState)) {
         change(&mut self.lock());
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// Registers an object that must be written.
     pub(crate) fn begin(&self, hook: PostStartHook, path: &str) {
-        self.change(|inner| drop(inner.pending.insert(path.to_owned(), Pending { hook, refusal: None })));
+        self.change(|inner| {
+            drop(inner.pending.insert(path.to_owned(), PendingBootstrapObject { hook, refusal: None }));
+        });
     }
 
     /// Records the error of a failed attempt.
@@ -154,7 +156,7 @@ impl Progress {
         match of_hook.next() {
             None if inner.complete => Ok(()),
             None => Err("not finished".to_owned()),
-            Some((path, Pending { refusal, .. })) => {
+            Some((path, PendingBootstrapObject { refusal, .. })) => {
                 let others = of_hook.count();
                 let why = refusal.as_deref().unwrap_or("not finished");
                 let more = if others == 0 { String::new() } else { format!(" (and {others} more)") };

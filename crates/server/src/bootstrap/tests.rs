@@ -5,7 +5,7 @@ use value::{Value, json};
 
 use super::{BootstrapItem, DesiredState, PostStartHook};
 use crate::Ephemeral;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
@@ -19,7 +19,7 @@ fn binding(role: &str, group: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
-async fn bring(client: &Client, object: Value) -> Result<(), u16> {
+async fn write_item(client: &LoopbackClient, object: Value) -> Result<(), u16> {
     let item = BootstrapItem::new(PostStartHook::Roles, (BINDINGS.to_owned(), object), DesiredState::Role);
     item.write(client).await.map_err(|status| status.code())
 }
@@ -27,18 +27,19 @@ async fn bring(client: &Client, object: Value) -> Result<(), u16> {
 #[tokio::test]
 async fn an_invalid_bootstrap_object_is_not_recreated_and_concurrent_bootstraps_succeed() {
     let server = Ephemeral::start().await.unwrap();
-    let client = Client::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(server.running.state()), InternalIdentity::ApiServer);
     let path = format!("{BINDINGS}/b");
-    bring(&client, binding("view", "g")).await.unwrap();
+    write_item(&client, binding("view", "g")).await.unwrap();
     let first = client.get(&path).await.unwrap();
-    assert_eq!(bring(&client, binding("view", "")).await, Err(422));
+    assert_eq!(write_item(&client, binding("view", "")).await, Err(422));
     assert_eq!(client.get(&path).await.unwrap(), first, "what is refused stays as it was");
 
-    bring(&client, binding("edit", "g")).await.unwrap();
+    write_item(&client, binding("edit", "g")).await.unwrap();
     let second = client.get(&path).await.unwrap();
     assert_ne!(api::meta::uid(&second), api::meta::uid(&first), "the role of a binding cannot be changed");
 
-    let (one, two) = tokio::join!(bring(&client, binding("edit", "x")), bring(&client, binding("edit", "y")));
+    let (one, two) =
+        tokio::join!(write_item(&client, binding("edit", "x")), write_item(&client, binding("edit", "y")));
     assert_eq!((one, two), (Ok(()), Ok(())));
     let both = client.get(&path).await.unwrap();
     assert_eq!(api::meta::uid(&both), api::meta::uid(&second));

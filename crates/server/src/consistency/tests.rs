@@ -3,11 +3,12 @@ use std::time::{Duration, Instant};
 
 use authn::InternalIdentity;
 use storage::shared_memory::SharedMemory;
+use storage::{Change, Expect, Store, StoreOptions, Write, WritePriority};
 use value::json;
 
 use super::check_all;
-use crate::client::Client;
-use crate::config::Data;
+use crate::client::LoopbackClient;
+use crate::config::StorageBackend;
 use crate::{Ephemeral, state::State};
 
 /// Time limit of every wait, generous for a busy machine.
@@ -23,16 +24,32 @@ fn checks(state: &State, resource: &str, status: &str) -> u64 {
     page.lines().find_map(|found| found.strip_prefix(&line)).map_or(0, |count| count.parse().unwrap())
 }
 
+/// Deletes a key as another server would. False if it does not exist.
+async fn delete(store: &Store, key: &str) -> bool {
+    let Some(entry) = store.get(key) else { return false };
+    let write = Write {
+        key: Arc::clone(&entry.key),
+        expect: Expect::Any,
+        change: Change::Delete,
+        priority: WritePriority::System,
+        ttl: None,
+    };
+    store.commit(write).await.unwrap();
+    true
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_change_is_reported_counted_and_repaired() {
     let service = SharedMemory::new();
-    let writer = storage::Store::open(service.backend(), storage::StoreOptions::default()).await.unwrap();
+    let writer = Store::open(service.backend(), StoreOptions::default()).await.unwrap();
     let backend = service.backend();
     let stream = backend.stream();
     let server =
-        Ephemeral::start_with(|config| config.storage.data = Data::Backend(Arc::new(backend))).await.unwrap();
+        Ephemeral::start_with(|config| config.storage.data = StorageBackend::Backend(Arc::new(backend)))
+            .await
+            .unwrap();
     let state = Arc::clone(server.running.state());
-    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let map = json::parse(br#"{"metadata":{"name":"a"},"data":{"v":"1"}}"#).unwrap();
     let begin = Instant::now();
     while client.create(MAPS, &map).await.is_err_and(|status| status.code() != 409) {
@@ -49,9 +66,9 @@ async fn a_lost_change_is_reported_counted_and_repaired() {
     while state.storage.store.get(key).is_some() {
         // A write of this server may come first and be lost instead: then the object is still known.
         stream.lose_next_change();
-        let deleted = crate::write::remove_offline(&writer, key).await.unwrap();
+        let is_deleted = delete(&writer, key).await;
         state.storage.store.fresh().await.unwrap();
-        if deleted.is_some() && state.storage.store.get(key).is_some() {
+        if is_deleted && state.storage.store.get(key).is_some() {
             break;
         }
         assert!(begin.elapsed() < PATIENCE, "the change is not lost");

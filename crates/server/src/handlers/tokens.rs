@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use admission::Operation;
 use api::attestation::{self, AttestationDialect, WebhookConfigurationKind};
 use api::time::Timestamp;
 use api::{GroupVersionKind, Status, meta};
@@ -14,6 +13,7 @@ use authz::{AuthorizationAttributes, AuthorizerChain, Decision};
 use catalog::ServedResource;
 use catalog::encode;
 use requests::options::WriteOptions;
+use value::text::first_chars;
 use value::{Map, Str, Value};
 
 use super::pods::posted;
@@ -86,10 +86,9 @@ impl WebhookTokenRequest {
         let dialect = AttestationDialect::of(object.get("spec"));
         let first = |path: &[&str]| {
             let first = object.list_at(path).first().and_then(Value::as_str);
-            first.unwrap_or_default().chars().take(LOGGED_CHARACTERS).collect::<String>()
+            first_chars(first.unwrap_or_default(), LOGGED_CHARACTERS).to_owned()
         };
-        let name = reference.str_at(&["name"]).unwrap_or_default();
-        let name: String = name.chars().take(LOGGED_CHARACTERS).collect();
+        let name = first_chars(reference.str_at(&["name"]).unwrap_or_default(), LOGGED_CHARACTERS);
         Some(WebhookTokenRequest {
             configuration: format!("{}/{name}", kind.kind()),
             audience: first(&["spec", "audiences"]),
@@ -101,7 +100,7 @@ impl WebhookTokenRequest {
     fn report(&self, call: &Call, TokenRequestRefusal { status, cause }: &TokenRequestRefusal) {
         let (reason, detail) = match cause {
             Some(cause) => (cause.reason.as_str(), cause.detail.clone()),
-            None => (status.reason(), status.message().chars().take(4 * LOGGED_CHARACTERS).collect()),
+            None => (status.reason(), first_chars(status.message(), 4 * LOGGED_CHARACTERS).to_owned()),
         };
         call.annotate(DENIED_ANNOTATION, format!("{reason}: {detail}"));
         tracing::warn!(
@@ -134,17 +133,7 @@ async fn answer(
     let PostedTokenRequest { object, options, expected, empty } = request;
     let Some(tokens) = &state.authentication.tokens else { return Err(Status::no_such_resource().into()) };
     let name = call.info.name.to_string();
-    let options_value = options.to_value("CreateOptions");
-    let post = Posted {
-        state,
-        kind,
-        subresource: "token",
-        posted: expected.clone(),
-        name: &name,
-        operation: Operation::Create,
-        options: &options_value,
-        dry_run: options.dry_run,
-    };
+    let post = Posted::create(state, kind, "token", expected.clone(), &name, &options);
     let object = post.mutate(call, object).await?;
     TokenRequest::check_address(&object, &call.info.namespace, &name)?;
     let entry = consistent_reads::entry(&state.storage.store, &kind.key(&call.info.namespace, &name)).await?;
@@ -159,8 +148,9 @@ async fn answer(
             validated.to_mut().set_at(&["spec", dialect.field()], Value::Map(Map::new()));
         }
     }
-    let errors = rules.map(|rules| (rules.create)(&validated, &state.validation_context(call.now)));
-    let errors = errors.unwrap_or_default();
+    let context = state.validation_context(call.now);
+    let errors = rules.map(|rules| call.effort.run(|| (rules.create)(&validated, &context)));
+    let errors = errors.transpose()?.unwrap_or_default();
     if !errors.is_empty() {
         return Err(Status::invalid(&expected.group_kind(), "", &errors).into());
     }
@@ -243,11 +233,11 @@ pub async fn review(
                 status.insert("user", Map::new());
             }
             // kube-apiserver tries two authenticators and joins their errors: the one for loopback connections knows only its own token.
-            let (unknown, error) = (authn::Error::InvalidToken.to_string(), error.to_string());
+            let (unknown, error) = (authn::Error::InvalidToken.to_string(), error.text_for_review());
             let said = if error == unknown { error } else { format!("[{unknown}, {error}]") };
             status.insert("error", said);
         }
     }
     review.set_at(&["status"], Value::Map(status));
-    Ok(HandlerResponse::Object(201, kind.empty_with(review)))
+    Ok(HandlerResponse::Object(201, kind.shapes().fill_metadata(review)))
 }

@@ -8,7 +8,7 @@ use value::{Value, json};
 
 use super::{LEASES, collect, is_expired};
 use crate::Ephemeral;
-use crate::client::Client;
+use crate::client::LoopbackClient;
 
 /// Time limit of every wait, generous for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ fn a_lease_is_expired_when_its_duration_has_passed_or_is_unknown() {
 }
 
 /// Polls the identity Lease of this host until it exists.
-async fn own_lease(client: &Client) -> Value {
+async fn own_lease(client: &LoopbackClient) -> Value {
     let path = format!("{LEASES}/{}", identity::id(&identity::host()));
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -44,7 +44,7 @@ async fn own_lease(client: &Client) -> Value {
 async fn a_running_server_has_an_identity_lease_until_it_stops() {
     let server = Ephemeral::start().await.unwrap();
     let state = Arc::clone(server.running.state());
-    let client = Client::new(Arc::clone(&state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(&state), InternalIdentity::ApiServer);
     let lease = own_lease(&client).await;
     let id = identity::id(&identity::host());
     let holder = lease.str_at(&["spec", "holderIdentity"]).unwrap();
@@ -69,7 +69,7 @@ async fn a_running_server_has_an_identity_lease_until_it_stops() {
 async fn garbage_collection_deletes_only_expired_leases_of_api_servers() {
     let server = Ephemeral::start().await.unwrap();
     let state = server.running.state();
-    let client = Client::new(Arc::clone(state), InternalIdentity::ApiServer);
+    let client = LoopbackClient::new(Arc::clone(state), InternalIdentity::ApiServer);
     let label = r#""labels":{"apiserver.kubernetes.io/identity":"kube-apiserver"}"#;
     let expired =
         r#""spec":{"holderIdentity":"x","renewTime":"2020-01-01T00:00:00.000000Z","leaseDurationSeconds":1}"#;

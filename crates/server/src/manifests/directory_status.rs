@@ -21,7 +21,7 @@ pub(crate) struct DirectoryStatus {
     pub(crate) followed: bool,
 }
 
-/// The manifests of a directory that are in force.
+/// The last valid content of a directory. It stays in force while the files of the directory are invalid.
 #[derive(Clone, Debug)]
 pub(crate) struct ManifestsInForce {
     pub(crate) since: SystemTime,
@@ -106,7 +106,7 @@ impl DirectoryStatuses {
                 Err("the manifests are not loaded yet".to_owned())
             }
             Some(DirectoryStatus { followed: false, .. }) => {
-                Err("the manifests are no longer followed".to_owned())
+                Err("the manifests are no longer watched for changes; restart the server".to_owned())
             }
             Some(_) | None => Ok(()),
         }

@@ -130,7 +130,7 @@ fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let shown = path.display();
     // Opening a pipe would block until it is written to.
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        return Err(format!("read {shown}: it is no regular file"));
+        return Err(format!("read {shown}: it is not a regular file"));
     }
     let file = std::fs::File::open(path).map_err(|e| format!("open {shown}: {}", go_words(&e)))?;
     let mut bytes = Vec::new();

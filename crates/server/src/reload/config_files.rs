@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use authn::{Authenticator, StaticTokens};
+use authn::{Authenticator, StaticTokens, TokenFileWarning};
 use rustls::ServerConfig;
 use tokio::sync::Notify;
 use transport::pki;
@@ -76,7 +76,7 @@ fn serving_certificate(
 ) -> Watched {
     let content = vec![identity.cert_pem.clone().into_bytes(), identity.key_pem.clone().into_bytes()];
     Watched::new("tls-cert-file", vec![cert, key], content, move |contents| {
-        let [cert, key] = contents else { return Err("a certificate and a key are wanted".to_owned()) };
+        let [cert, key] = contents else { return Err("a certificate and a key are required".to_owned()) };
         let chain = tls::certificates(cert)?;
         let key = tls::private_key(key)?;
         let new = tls::server_config(chain, key, &options).map_err(|e| e.to_string())?;
@@ -92,7 +92,7 @@ fn proxy_client_certificate(
 ) -> Watched {
     let content = vec![identity.cert_pem.into_bytes(), identity.key_pem.into_bytes()];
     Watched::new("proxy-client-cert-file", vec![cert, key], content, move |contents| {
-        let [cert, key] = contents else { return Err("a certificate and a key are wanted".to_owned()) };
+        let [cert, key] = contents else { return Err("a certificate and a key are required".to_owned()) };
         let identity = outbound::ClientIdentity { certificate: cert.clone(), key: key.clone() };
         state.apis.aggregation.prove_with(identity)
     })
@@ -119,14 +119,28 @@ fn authorities(
     })
 }
 
+/// Logs the records of a token file that are valid but probably not intended.
+pub fn log_token_file_warnings(warnings: &[TokenFileWarning]) {
+    for warning in warnings {
+        let effect = match warning {
+            TokenFileWarning::Empty { .. } => "the record is ignored",
+            TokenFileWarning::Duplicate { .. } => "the last record of the token is in force",
+        };
+        tracing::warn!(
+            flag = "--token-auth-file",
+            reason = %warning,
+            effect,
+            "a record of the token file is probably a mistake; correct or remove it"
+        );
+    }
+}
+
 fn static_token_file((path, content): (PathBuf, Vec<u8>), state: Arc<State>) -> Watched {
     let shown = path.display().to_string();
     Watched::new("token-auth-file", vec![path], vec![content], move |contents| {
         let text = String::from_utf8(contents.concat()).map_err(|_| "not UTF-8".to_owned())?;
         let (tokens, warnings) = StaticTokens::parse(&shown, &text).map_err(|e| e.to_string())?;
-        for warning in &warnings {
-            tracing::warn!(flag = "--token-auth-file", reason = %warning, "the token file has a suspicious line");
-        }
+        log_token_file_warnings(&warnings);
         let now = state.authentication.authenticator.load_full();
         let new = Authenticator { static_tokens: Some(Arc::new(tokens)), ..Authenticator::clone(&now) };
         state.authentication.authenticator.store(Arc::new(new));

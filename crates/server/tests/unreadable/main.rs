@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use authn::InternalIdentity;
 use requests::request_info::Query;
-use server::client::Client;
-use server::{Config, Data, Ephemeral, offline};
+use server::client::LoopbackClient;
+use server::{Config, Ephemeral, StorageBackend, offline};
 use storage::{Change, Embedded, Expect, Record, Store, StoreOptions, Write, WritePriority};
 use value::{Value, json};
 
@@ -23,8 +23,8 @@ const ROBOT: InternalIdentity<'static> =
 
 struct Server {
     ephemeral: Ephemeral,
-    admin: Client,
-    robot: Client,
+    admin: LoopbackClient,
+    robot: LoopbackClient,
 }
 
 impl Server {
@@ -33,13 +33,13 @@ impl Server {
     }
 
     async fn start_with(directory: &Path, change: impl FnOnce(&mut Config)) -> Self {
-        let data = Data::Directory(directory.to_owned());
+        let data = StorageBackend::Directory(directory.to_owned());
         let start = Ephemeral::start_with(|config| {
             config.storage.data = data;
             change(config);
         });
         let ephemeral = start.await.unwrap();
-        let client = |identity| Client::new(Arc::clone(ephemeral.running.state()), identity);
+        let client = |identity| LoopbackClient::new(Arc::clone(ephemeral.running.state()), identity);
         let (admin, robot) = (client(InternalIdentity::ApiServer), client(ROBOT));
         Server { ephemeral, admin, robot }
     }
