@@ -6,7 +6,6 @@ use proptest::prelude::*;
 /// Longer inputs are truncated to this length.
 pub(crate) const MAX_INPUT_BYTES: usize = 64 * 1024;
 
-/// The kinds of mutations.
 #[derive(Clone, Copy, Debug)]
 enum MutationKind {
     Truncate,

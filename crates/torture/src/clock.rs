@@ -1,8 +1,6 @@
-//! The time and the random choices of a run.
+//! The time of a run.
 
 use std::time::Instant;
-
-use conformance::random;
 
 /// Counts microseconds since the start of the run.
 #[derive(Clone, Copy, Debug)]
@@ -15,29 +13,5 @@ impl RunClock {
 
     pub fn now(self) -> u64 {
         u64::try_from(self.0.elapsed().as_micros()).unwrap_or(u64::MAX)
-    }
-}
-
-/// Random choices that depend only on the seed.
-#[derive(Clone, Debug)]
-pub struct Dice(random::Dice);
-
-impl Dice {
-    pub fn new(seed: u64) -> Dice {
-        Dice(random::Dice::new(seed))
-    }
-
-    /// A number below `sides`.
-    pub fn roll(&mut self, sides: u64) -> u64 {
-        self.0.roll(sides)
-    }
-
-    pub fn index(&mut self, length: usize) -> usize {
-        usize::try_from(self.roll(length as u64)).unwrap_or(0)
-    }
-
-    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
-        let index = self.index(of.len());
-        of.get(index)
     }
 }

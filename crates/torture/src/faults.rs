@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use conformance::Result;
+use conformance::random::Dice;
 
-use crate::clock::Dice;
 use crate::cluster::{Cluster, MEMBERS};
-use crate::etcd_process::{EtcdMember, defragment};
+use crate::etcd_process::defragment;
 use crate::link::{Flow, LinkFault, ProxyLink};
 use crate::recorder::Recorder;
 use crate::server_process::ServerProcess;
@@ -137,22 +137,22 @@ impl InjectedFault {
             | FaultKind::PeerHalfOpen
             | FaultKind::PeerReset => self.peer_fault(cluster, member).await,
             FaultKind::MemberPause => {
-                cluster.member(member, |member| member.pause());
+                cluster.member(member, |member| member.process.pause());
                 tokio::time::sleep(self.time).await;
-                cluster.member(member, |member| member.resume());
+                cluster.member(member, |member| member.process.resume());
             }
             FaultKind::MemberKill => {
-                cluster.member(member, EtcdMember::kill);
+                cluster.member(member, |member| member.process.kill());
                 tokio::time::sleep(self.time).await;
                 cluster.start_member(member)?;
             }
             FaultKind::ServerPause => {
-                cluster.server(self.server, |server| server.pause());
+                cluster.server(self.server, |server| server.process.pause());
                 tokio::time::sleep(self.time).await;
-                cluster.server(self.server, |server| server.resume());
+                cluster.server(self.server, |server| server.process.resume());
             }
             FaultKind::ServerKill => {
-                cluster.server(self.server, ServerProcess::kill);
+                cluster.server(self.server, |server| server.process.kill());
                 tokio::time::sleep(self.time / 4).await;
                 cluster.server(self.server, ServerProcess::start).unwrap_or(Ok(()))?;
                 tokio::time::sleep(self.time).await;
@@ -281,7 +281,7 @@ async fn fill_disk(cluster: &Cluster, time: Duration) -> Result<()> {
     tokio::time::sleep(time.max(Duration::from_secs(2))).await;
     let is_running = cluster.member(index, |member| {
         member.free_disk();
-        member.is_running()
+        member.process.is_running()
     });
     if is_running == Some(false) {
         cluster.start_member(index)?;

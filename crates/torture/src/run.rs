@@ -4,19 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use conformance::random::Dice;
 use conformance::{Problem, Result};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::checker::{Rule, RuleViolation, check};
-use crate::clock::{Dice, RunClock};
+use crate::clock::RunClock;
 use crate::cluster::{Cluster, ClusterConfig};
 use crate::faults::{FaultKind, FaultLengths, InjectedFault};
 use crate::history::{Expiration, Limits, Outcome, ReadAt, RunHistory};
+use crate::keys::MASTER_LEASES;
 use crate::recorder::Recorder;
 use crate::report::RunReport;
-use crate::server_process::{FORBIDDEN_DATA, MASTER_LEASES, ServerProcess, wait_until_ready};
+use crate::server_process::{FORBIDDEN_DATA, wait_until_ready};
 use crate::workload::{self, Clients, RecordingClient, Session};
 
 /// How long a server may take to become ready after the last fault.
@@ -220,7 +222,7 @@ fn recovery(message: String) -> RuleViolation {
 async fn end_last_server(cluster: &Cluster, recorder: &Recorder, clock: RunClock) -> Option<Expiration> {
     let last = cluster.server_count().checked_sub(1)?;
     let key = cluster.server(last, |server| server.master_lease())?;
-    cluster.server(last, ServerProcess::kill);
+    cluster.server(last, |server| server.process.kill());
     let exists = || {
         let changes = recorder.changes();
         changes.iter().rev().find(|change| change.key == key).is_some_and(|change| change.object.is_some())

@@ -1,9 +1,14 @@
 //! Configuration files, static manifests and objects that configure authorization and admission.
 
+use std::time::Duration;
+
 use admission::configuration::{AdmissionConfiguration, WebhookAdmission};
 use admission::manifests::{self, LoadOptions, ManifestFile, ManifestSet};
+use admission::plugins::image_policy::ImagePolicy;
+use admission::plugins::resource_quota::LimitedResource;
+use admission::plugins::{PodNodeSelector, PodTolerationRestriction};
 use admission::policy::BuiltInKinds;
-use audit::Policy;
+use audit::AuditPolicy;
 use authn::StaticTokens;
 use authz::abac::AbacPolicies;
 use authz::config::Environment;
@@ -50,6 +55,27 @@ const YAML: &[&str] = &[
     "# ",
 ];
 
+const PLUGIN_TOKENS: &[&str] = &[
+    "imagePolicy: ",
+    "allowTTL: ",
+    "retryBackoff: ",
+    "9223372036854775807",
+    "-1",
+    "0",
+    "1e3",
+    "podNodeSelectorPluginConfig: ",
+    "a=b,",
+    "default: ",
+    "whitelist: ",
+    "tolerationSeconds: ",
+    "operator: Exists",
+    "limitedResources: ",
+    "matchContains: ",
+    "matchScopes: ",
+    "scopeName: ",
+    "values: ",
+];
+
 #[test]
 fn reading_configuration_files_never_panics() {
     let audit = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: RequestResponse\n  resources: [{group: '', resources: [pods, 'pods/*'], resourceNames: [a]}]\n  verbs: [create]\n  users: [u]\n  userGroups: [g]\n  namespaces: [ns]\n- level: None\n  nonResourceURLs: ['/healthz*', '/version']\n- level: Metadata\n";
@@ -63,10 +89,10 @@ fn reading_configuration_files_never_panics() {
     let environment =
         Environment { compiler: &authz::ReviewCompiler::default(), kubeconfig: &|_| Ok(()), required: &[] };
     authz::config::load(authorization.as_bytes(), &environment).unwrap();
-    Policy::parse(audit.as_bytes()).unwrap();
+    AuditPolicy::parse(audit.as_bytes()).unwrap();
     fuzz::run(&Corpus::new(seeds, YAML).inputs(), |input| {
         let text = input.text();
-        let _ = Policy::parse(input);
+        let _ = AuditPolicy::parse(input);
         let _ = AdmissionConfiguration::parse(input);
         let _ = WebhookAdmission::parse(input);
         let _ = admission::plugins::pod_security::PodSecurityConfiguration::parse(input);
@@ -79,6 +105,49 @@ fn reading_configuration_files_never_panics() {
             Err(refused) if refused.problems().is_empty() => Err("refused without a reason".to_owned()),
             Ok(_) | Err(_) => Ok(()),
         }
+    });
+}
+
+#[test]
+fn configurations_of_admission_plugins_are_read_or_refused_with_a_reason() {
+    let images = "imagePolicy:\n  kubeConfigFile: /k\n  allowTTL: 50\n  denyTTL: -1\n  retryBackoff: 500\n  defaultAllow: true\n";
+    let selectors =
+        "podNodeSelectorPluginConfig:\n  clusterDefaultNodeSelector: a=b\n  ns: 'a=b,c=d'\n  other: ''\n";
+    let tolerations = "apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1\nkind: Configuration\ndefault:\n- {key: a, operator: Equal, value: b, effect: NoExecute, tolerationSeconds: 5}\nwhitelist:\n- {key: c, operator: Exists}\n";
+    let quota = "apiVersion: apiserver.config.k8s.io/v1\nkind: ResourceQuotaConfiguration\nlimitedResources:\n- apiGroup: ''\n  resource: pods\n  matchContains: [cpu, requests.memory]\n  matchScopes:\n  - {scopeName: PriorityClass, operator: In, values: [high]}\n- resource: persistentvolumeclaims\n  matchContains: [.storageclass.storage.k8s.io/requests.storage]\n";
+    ImagePolicy::parse(images.as_bytes()).unwrap();
+    PodNodeSelector::parse(selectors.as_bytes()).unwrap();
+    PodTolerationRestriction::parse(tolerations.as_bytes()).unwrap();
+    LimitedResource::parse(quota.as_bytes()).unwrap();
+    let seeds = [images, selectors, tolerations, quota];
+    let tokens: Vec<&str> = YAML.iter().chain(PLUGIN_TOKENS).copied().collect();
+    fuzz::run(&Corpus::new(seeds, &tokens).inputs(), |input| {
+        let images = ImagePolicy::parse(input);
+        if let Ok(policy) = &images
+            && (policy.allow_ttl.max(policy.deny_ttl) > Duration::from_mins(30)
+                || policy.backoff > Duration::from_mins(5))
+        {
+            return Err(format!("out of range: {policy:?}"));
+        }
+        let refusals = [
+            images.err(),
+            PodNodeSelector::parse(input).err(),
+            PodTolerationRestriction::parse(input).err(),
+            LimitedResource::parse(input).err(),
+        ];
+        for why in refusals.iter().flatten() {
+            if why.is_empty() {
+                return Err("refused without a reason".to_owned());
+            }
+            if why.len() > input.len() * 64 + 64 * 1024 {
+                return Err(format!("a reason of {} bytes for {} bytes", why.len(), input.len()));
+            }
+        }
+        // A configuration names its kind, except for the two plugins whose files have none.
+        if refusals[2].is_none() && refusals[3].is_none() {
+            return Err("accepted as the configuration of two plugins".to_owned());
+        }
+        Ok(())
     });
 }
 

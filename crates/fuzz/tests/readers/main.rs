@@ -15,5 +15,7 @@ mod requests;
 mod scalars;
 mod seeds;
 mod selectors;
+mod snapshots;
+mod stored_values;
 mod tokens;
 mod yaml;

@@ -36,11 +36,11 @@ fn validating_objects_of_any_shape_never_panics() {
         let Some(schema) = schema::of(group, version, kind) else { return Ok(()) };
         let kind = GroupKind::new(group, kind);
         let raw = object.clone();
-        decode::normalise(&mut object, schema);
+        decode::normalize(&mut object, schema);
         let mut again = object.clone();
-        decode::normalise(&mut again, schema);
+        decode::normalize(&mut again, schema);
         if again != object {
-            return Err(format!("normalised twice it is {}", write::to_string(&again)));
+            return Err(format!("normalized twice it is {}", write::to_string(&again)));
         }
         kinds::table::behavior(&kind).apply_defaults(&mut object);
         if let Some(rules) = kinds::table::behavior(&kind).rules.as_ref() {

@@ -1,22 +1,17 @@
 //! The reader of Kubernetes' protobuf encoding.
 
+use data_encoding::HEXLOWER;
 use fuzz::Corpus;
 use schema::{decode, protobuf};
 use value::{json, write};
 
 use crate::seeds;
 
-fn hex(text: &str) -> Vec<u8> {
-    text.as_bytes()
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-        .collect()
-}
-
 fn corpus() -> Corpus {
     let text = String::from_utf8(seeds::file("schema/src/protobuf/samples.txt")).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    let samples: Vec<Vec<u8>> = lines.chunks(2).map(|pair| hex(pair[0])).collect();
+    let samples: Vec<Vec<u8>> =
+        lines.chunks(2).map(|pair| HEXLOWER.decode(pair[0].as_bytes()).unwrap()).collect();
     assert!(samples.len() > 10, "only {} samples", samples.len());
     let tokens = [
         "k8s\0",
@@ -54,7 +49,7 @@ fn decoded_protobuf_can_be_written_as_json() {
         }
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
         let schema = schema::of(group, version, &kind).ok_or("read without a schema")?;
-        decode::normalise(&mut tree, schema);
+        decode::normalize(&mut tree, schema);
         Ok(())
     });
 }

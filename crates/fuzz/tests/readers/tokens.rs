@@ -110,17 +110,17 @@ fn payload(token: &str) -> Option<Value> {
     json::parse(&bytes).ok()
 }
 
+/// A verifier of the tokens that `key` signs.
+fn verifier_of(key: &Key) -> TokenVerifier {
+    let (issuers, keys, audiences) = (vec![ISSUER.into()], vec![key.public.clone()], vec!["api".into()]);
+    TokenVerifier::new(issuers, keys, audiences, Arc::new(Everything)).with_webhooks()
+}
+
 #[test]
 fn modified_service_account_tokens_are_rejected() {
     let key = Key::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let verifier = TokenVerifier::new(
-        vec![ISSUER.into()],
-        vec![key.public.clone()],
-        vec!["api".into()],
-        Arc::new(Everything),
-    )
-    .with_webhooks();
+    let verifier = verifier_of(&key);
     let claims = account_claims();
     let signed: Vec<String> =
         claims.iter().map(|claims| key.sign(key.header().as_bytes(), claims.as_bytes())).collect();
@@ -143,13 +143,7 @@ fn modified_service_account_tokens_are_rejected() {
 fn signed_claims_of_any_shape_name_no_other_user() {
     let key = Key::new();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let verifier = TokenVerifier::new(
-        vec![ISSUER.into()],
-        vec![key.public.clone()],
-        vec!["api".into()],
-        Arc::new(Everything),
-    )
-    .with_webhooks();
+    let verifier = verifier_of(&key);
     let header = key.header();
     fuzz::run(&Corpus::new(account_claims(), TOKENS).inputs(), |input| {
         let token = key.sign(header.as_bytes(), input);

@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fuzz::Dice;
 use storage::{
     Change, ChangeKind, CommitError, Embedded, Expect, ListAt, ListRequest, Store, StoreEvent, StoreOptions,
     WatchError, WatchFrom,
 };
 
-use crate::dice::Dice;
 use crate::disk::SimulatedDisk;
 use crate::fixture::{body, delete, key, put};
 
@@ -111,7 +111,7 @@ fn text(bytes: &[u8]) -> String {
 /// Runs one history: several lifetimes of the store, each with several batches of concurrent writes, each ended by a crash
 /// or a clean close.
 async fn play(seed: u64, is_lying: bool) -> Result<(), String> {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let disk = SimulatedDisk::default();
     let open = async || {
         let disk = disk.clone();

@@ -3,10 +3,9 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use fuzz::Dice;
 use redb::StorageBackend;
 use storage::embedded::StoreLocation;
-
-use crate::dice::Dice;
 
 /// A simulated disk for one store. Clones are the same disk.
 #[derive(Debug, Clone, Default)]

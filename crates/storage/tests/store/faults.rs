@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use fuzz::Dice;
 use storage::{CommitError, Embedded, Expect, Store, StoreOptions, WatchFrom, Write};
 
-use crate::dice::Dice;
 use crate::disk::SimulatedDisk;
 use crate::fixture::{Time, create, describe, key, now, put, update};
 
@@ -45,7 +45,7 @@ async fn a_full_disk_fails_only_the_write() {
     create(&store, "large", &large).await;
     assert_eq!(store.revision(), revision + 2);
     drop((store, watch));
-    disk.crash(&mut Dice(1));
+    disk.crash(&mut Dice::new(1));
     let store = open(&disk).await;
     assert_eq!(store.revision(), revision + 2);
     assert_eq!(store.get(&key("large")).unwrap().facts.len(), large.len());
@@ -70,7 +70,7 @@ async fn a_crash_after_failed_syncs_loses_no_acknowledged_write() {
         assert_eq!(update(&store, "00", "3").await, 52);
         assert!(store.health().is_ok());
         drop(store);
-        disk.crash(&mut Dice(seed));
+        disk.crash(&mut Dice::new(seed));
         let store = open(&disk).await;
         let live = now(&store, ALL).await;
         assert_eq!((live.len(), live[0].as_str(), store.revision()), (50, "00=3", 52));
@@ -91,7 +91,7 @@ async fn a_file_written_after_a_failed_sync_has_the_deadlines() {
     disk.fail_syncs(false);
     let last = create(&store, "b", "1").await;
     drop(store);
-    disk.crash(&mut Dice(1));
+    disk.crash(&mut Dice::new(1));
     time.pass(3600);
     let store = open().await;
     let mut watch = store.watch(ALL, WatchFrom::Revision(last)).unwrap();

@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod crashes;
-mod dice;
 mod disk;
 mod embedded;
 mod faults;

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use fuzz::Dice;
 use redb::{Builder, Database, TableDefinition};
 use storage::embedded::StoreLocation as _;
 use storage::{Embedded, OpenError, ReadError, Store, StoreOptions, StoredEntries, WatchError, WatchFrom};
 
-use crate::dice::Dice;
 use crate::disk::SimulatedDisk;
 use crate::fixture::{at, create, now, remove, update};
 
@@ -140,7 +140,7 @@ async fn a_migration_to_invalid_keys_leaves_the_old_file_unchanged() {
 /// Cuts the power after each disk operation in turn. The next start finds the old file, and migrates it, or the new one.
 #[tokio::test]
 async fn a_migration_that_is_interrupted_anywhere_is_done_by_the_next_start() {
-    let mut dice = Dice(7);
+    let mut dice = Dice::new(7);
     let (mut operations, mut interrupted) = (0, 0);
     loop {
         let disk = old_disk().await;

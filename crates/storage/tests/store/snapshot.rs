@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fuzz::Dice;
 use storage::embedded::{FORMAT, RestoreError, SaveError, StoppedStore, restore};
 use storage::snapshot::{
     SnapshotEntry, SnapshotError, SnapshotHeader, SnapshotReader, SnapshotSummary, SnapshotWriter,
 };
 use storage::{Embedded, Expect, ListRequest, OpenError, Store, StoreOptions, WatchError, WatchFrom};
 
-use crate::dice::Dice;
 use crate::fixture::{create, key, put, record, remove, shard_end, update};
 
 fn options() -> StoreOptions {
@@ -156,7 +156,7 @@ async fn a_raised_revision_makes_clients_of_later_revisions_list_again() {
 async fn a_live_snapshot_is_unaffected_by_writes_while_it_is_read() {
     let paths = Paths::new();
     let store = open(&paths.store).await;
-    let mut dice = Dice(7);
+    let mut dice = Dice::new(7);
     for number in 0..2000 {
         let directory = dice.roll(9);
         let key = format!("/registry/core/d{directory}/{number}");

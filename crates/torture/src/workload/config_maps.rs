@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use conformance::random::Dice;
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, RecordingClient};
-use crate::clock::Dice;
 use crate::history::{Outcome, ReadAt, SeenObject, merge};
 use crate::server_process::FORBIDDEN_DATA;
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use conformance::random::Dice;
 use serde_json::{Value, json};
 
 use super::{QUOTA_NAMESPACE, RecordingClient};
-use crate::clock::Dice;
 
 const NAMES: u64 = 16;
 
