@@ -19,6 +19,13 @@ pub const STALE_COMPARE: &str = "stale-compare";
 /// A key with a time to live is written without a lease.
 pub const LOST_LEASE: &str = "lost-lease";
 
+/// A request is checked against its quotas and not charged.
+pub const SKIP_CHARGE: &str = "skip-charge";
+/// A cluster IP that is allocated to another Service counts as free.
+pub const SHARED_ADDRESS: &str = "shared-address";
+/// The node ports that a Service takes are not stored.
+pub const LOST_PORTS: &str = "lost-ports";
+
 /// True if the environment variable names this bug.
 pub fn is_planted(bug: &str) -> bool {
     static PLANTED: OnceLock<Option<String>> = OnceLock::new();

@@ -156,8 +156,8 @@ impl Cluster {
         for index in 0..MEMBERS {
             let is_running = self.member(index, |member| {
                 member.free_disk();
-                member.resume();
-                member.is_running()
+                member.process.resume();
+                member.process.is_running()
             });
             if is_running == Some(false) {
                 self.start_member(index)?;
@@ -165,8 +165,8 @@ impl Cluster {
         }
         for index in 0..self.servers.len() {
             self.server(index, |server| {
-                server.resume();
-                if server.is_running() { Ok(()) } else { server.start() }
+                server.process.resume();
+                if server.process.is_running() { Ok(()) } else { server.start() }
             })
             .unwrap_or(Ok(()))?;
         }

@@ -4,11 +4,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use conformance::etcd_process::etcd_program;
 use conformance::random::env_number;
 use conformance::server::binary;
 use conformance::{Problem, Result};
 
-use crate::etcd_process::etcd_program;
 use crate::faults::{FaultKind, FaultLengths};
 use crate::planted::{PLANTED_BUGS, PlantedBug, VARIABLE};
 use crate::report::RunReport;
@@ -54,18 +54,9 @@ fn fault_kinds() -> Result<Vec<FaultKind>> {
     names.split(',').map(str::trim).map(parse).collect()
 }
 
-/// The etcd program; reports it if there is none.
-fn etcd() -> Option<String> {
-    let etcd = etcd_program();
-    if etcd.is_none() {
-        println!("left out: there is no etcd (PORTCULLIS_ETCD is `left-out`)");
-    }
-    etcd
-}
-
 /// All rounds, without planted bugs. False if a rule was broken.
 async fn torture(folder: &Path) -> Result<bool> {
-    let Some(etcd) = etcd() else { return Ok(true) };
+    let Some(etcd) = etcd_program() else { return Ok(true) };
     let rounds = env_number("PORTCULLIS_ROUNDS", ROUNDS);
     let seed = env_number("PORTCULLIS_SEED", 1);
     let faults = fault_kinds()?;
@@ -108,7 +99,7 @@ async fn torture(folder: &Path) -> Result<bool> {
 
 /// Shows that the checker finds every planted bug. False if it does not find one.
 async fn planted(folder: &Path) -> Result<bool> {
-    let Some(etcd) = etcd() else { return Ok(true) };
+    let Some(etcd) = etcd_program() else { return Ok(true) };
     let binary = binary()?;
     let mut found_all = true;
     for bug in PLANTED_BUGS {

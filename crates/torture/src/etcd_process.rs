@@ -22,12 +22,6 @@ const SMALL_DISK: &str = "size=224m";
 const FILLER_CHUNK: usize = 1 << 20;
 const MAX_FILLER_CHUNKS: usize = 1024;
 
-/// The etcd program: `PORTCULLIS_ETCD`, or `etcd` of the search path; `None` if the variable is `left-out`, because the set-up found none.
-pub fn etcd_program() -> Option<String> {
-    let program = std::env::var("PORTCULLIS_ETCD").unwrap_or_else(|_| "etcd".to_owned());
-    (program != "left-out").then_some(program)
-}
-
 /// The part of etcd's status that tells which member leads.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct MemberStatus {
@@ -58,14 +52,14 @@ pub struct EtcdMember {
     folder: PathBuf,
     client: SocketAddr,
     pub peer: SocketAddr,
-    process: Option<Process>,
+    pub process: Process,
     /// The data is on a file system of its own, which is unmounted on drop.
     has_own_disk: bool,
 }
 
 impl Drop for EtcdMember {
     fn drop(&mut self) {
-        self.kill();
+        self.process.kill();
         if self.has_own_disk {
             let _ = Command::new("umount").arg(self.data()).status();
         }
@@ -84,7 +78,7 @@ impl EtcdMember {
             folder: folder.to_owned(),
             client: SocketAddr::from(([127, 0, 0, 1], client)),
             peer: SocketAddr::from(([127, 0, 0, 1], peer)),
-            process: None,
+            process: Process::default(),
             has_own_disk: false,
         })
     }
@@ -156,25 +150,7 @@ impl EtcdMember {
             .args(["--listen-peer-urls", &url(self.peer), "--initial-advertise-peer-urls", own])
             .args(["--initial-cluster", &cluster.join(","), "--initial-cluster-state=new"]);
         let log = self.folder.join(format!("{}.log", self.name));
-        self.kill();
-        self.process = Some(Process::start(&mut command, &log)?);
-        Ok(())
-    }
-
-    pub fn kill(&mut self) {
-        self.process = None;
-    }
-
-    pub fn pause(&self) {
-        self.process.iter().for_each(Process::pause);
-    }
-
-    pub fn resume(&self) {
-        self.process.iter().for_each(Process::resume);
-    }
-
-    pub fn is_running(&mut self) -> bool {
-        self.process.as_mut().is_some_and(Process::is_running)
+        self.process.start(&mut command, &log)
     }
 }
 
@@ -196,7 +172,6 @@ pub fn direct_client(addresses: &[SocketAddr]) -> Result<EtcdClient> {
     Ok(EtcdClient::new(direct_channel(addresses)?, CALL_TIMEOUT))
 }
 
-/// The status of the member at this address.
 pub async fn member_status(address: SocketAddr) -> Result<MemberStatus> {
     let channel = direct_channel(&[address])?;
     let call = channel.unary(

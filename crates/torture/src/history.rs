@@ -55,7 +55,7 @@ pub struct Expiration {
 pub struct EtcdChange {
     pub revision: u64,
     pub key: String,
-    /// The object; `None` for a deletion. Values that are not JSON are null.
+    /// The object; `None` for a deletion. Values that cannot be decoded are null.
     pub object: Option<Value>,
     /// The lease that the key was written with; 0 for none.
     pub lease: i64,

@@ -17,10 +17,13 @@ pub struct PlantedBug {
     pub breaks: Rule,
 }
 
-pub const PLANTED_BUGS: [PlantedBug; 5] = [
+pub const PLANTED_BUGS: [PlantedBug; 8] = [
     PlantedBug { name: "skip-freshness", faults: &[FaultKind::ClientDelay], breaks: Rule::ConsistentRead },
     PlantedBug { name: "resume-late", faults: &[FaultKind::ClientReset], breaks: Rule::WatchReliable },
     PlantedBug { name: "retry-write", faults: &[FaultKind::ClientReset], breaks: Rule::RefusedWrite },
     PlantedBug { name: "stale-compare", faults: &[FaultKind::ClientDelay], breaks: Rule::GuardedWrite },
     PlantedBug { name: "lost-lease", faults: &[FaultKind::Compaction], breaks: Rule::Lease },
+    PlantedBug { name: "skip-charge", faults: &[FaultKind::ClientDelay], breaks: Rule::Quota },
+    PlantedBug { name: "shared-address", faults: &[FaultKind::ClientDelay], breaks: Rule::UniqueClusterIp },
+    PlantedBug { name: "lost-ports", faults: &[FaultKind::ClientDelay], breaks: Rule::UniqueNodePort },
 ];

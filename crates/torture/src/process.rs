@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use conformance::{Problem, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A process, killed on drop. Its output is appended to a file.
-#[derive(Debug)]
-pub(crate) struct Process {
+/// A process that can be started again after its end. It is killed on drop.
+#[derive(Debug, Default)]
+pub struct Process {
     child: Option<Child>,
 }
 
@@ -20,32 +20,35 @@ impl Drop for Process {
 }
 
 impl Process {
-    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Process> {
+    /// Starts the process, after the end of an earlier one. Its output is appended to a file.
+    pub(crate) fn start(&mut self, command: &mut Command, log: &Path) -> Result<()> {
+        self.kill();
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = |error| Problem::at(&format!("cannot start `{name}`"), error);
         let file = File::options().create(true).append(true).open(log).map_err(failed)?;
         let errors = file.try_clone().map_err(failed)?;
         let child = command.stdin(Stdio::null()).stdout(file).stderr(errors).spawn().map_err(failed)?;
-        Ok(Process { child: Some(child) })
+        self.child = Some(child);
+        Ok(())
     }
 
     /// Sends SIGKILL and waits for the end. Also ends a paused process.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    pub(crate) fn is_running(&mut self) -> bool {
+    pub fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use catalog::etcd_values::KubernetesValues;
 use conformance::{Problem, Result};
-use etcd::EtcdClient;
 use etcd::messages::{KeyEvent, RangeRequest, WatchAction, WatchCreateRequest, WatchRequest};
+use etcd::{EtcdClient, ValueCodec as _};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -87,6 +88,13 @@ impl Recorder {
     }
 }
 
+/// The object in a value of any media type. Null for keys that are not Kubernetes', and for values that cannot be decoded, which no
+/// operation of the workload has stored.
+fn decoded(key: &str, revision: u64, value: &Bytes) -> Value {
+    let record = KubernetesValues::default().decode(key, revision, value);
+    record.and_then(|record| serde_json::from_slice(&record.body).ok()).unwrap_or(Value::Null)
+}
+
 struct Recording {
     client: EtcdClient,
     clock: RunClock,
@@ -148,12 +156,8 @@ impl Recording {
 fn change(event: KeyEvent, at: u64) -> Option<EtcdChange> {
     let is_deletion = event.is_deletion();
     let kv = event.kv?;
-    let object = || comparable(serde_json::from_slice(&kv.value).unwrap_or(Value::Null));
-    Some(EtcdChange {
-        revision: u64::try_from(kv.mod_revision).ok()?,
-        key: String::from_utf8_lossy(&kv.key).into_owned(),
-        object: (!is_deletion).then(object),
-        lease: kv.lease,
-        at,
-    })
+    let revision = u64::try_from(kv.mod_revision).ok()?;
+    let key = String::from_utf8_lossy(&kv.key).into_owned();
+    let object = (!is_deletion).then(|| comparable(decoded(&key, revision, &kv.value)));
+    Some(EtcdChange { revision, key, object, lease: kv.lease, at })
 }

@@ -11,13 +11,11 @@ use conformance::{Client, Problem, Result};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
+use crate::keys::MASTER_LEASES;
 use crate::process::Process;
 
 /// A key in `data` of a ConfigMap that the static policy of all servers denies.
 pub const FORBIDDEN_DATA: &str = "forbidden";
-
-/// The keys that the servers keep while they run.
-pub const MASTER_LEASES: &str = "/registry/masterleases/";
 
 const POLICY: &str = r#"apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -85,7 +83,7 @@ pub struct ServerProcess {
     log: PathBuf,
     environment: Vec<(String, String)>,
     binary: PathBuf,
-    process: Option<Process>,
+    pub process: Process,
 }
 
 impl ServerProcess {
@@ -107,12 +105,10 @@ impl ServerProcess {
             format!("--secure-port={port}"),
             format!("--advertise-address={}", advertised(index)),
             format!("--etcd-servers={}", etcd.join(",")),
-            // The recorder reads the values.
-            "--storage-media-type=application/json".to_owned(),
             "--etcd-compaction-interval=30s".to_owned(),
             "--enable-controllers".to_owned(),
             "--authorization-mode=RBAC".to_owned(),
-            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24,fd00:10::/112".to_owned(),
             // Few ports, so that servers often want the same one.
             "--service-node-port-range=30000-30063".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
@@ -129,7 +125,7 @@ impl ServerProcess {
             log: files.folder.join(format!("server-{index}.log")),
             environment: environment.to_vec(),
             binary: binary.to_owned(),
-            process: None,
+            process: Process::default(),
         })
     }
 
@@ -139,27 +135,9 @@ impl ServerProcess {
     }
 
     pub fn start(&mut self) -> Result<()> {
-        self.kill();
         let mut command = Command::new(&self.binary);
         command.args(&self.command).envs(self.environment.iter().cloned());
-        self.process = Some(Process::start(&mut command, &self.log)?);
-        Ok(())
-    }
-
-    pub fn kill(&mut self) {
-        self.process = None;
-    }
-
-    pub fn pause(&self) {
-        self.process.iter().for_each(Process::pause);
-    }
-
-    pub fn resume(&self) {
-        self.process.iter().for_each(Process::resume);
-    }
-
-    pub fn is_running(&mut self) -> bool {
-        self.process.as_mut().is_some_and(Process::is_running)
+        self.process.start(&mut command, &self.log)
     }
 
     pub fn url(&self) -> String {
@@ -177,7 +155,6 @@ pub fn client_of(url: &str) -> Result<Client> {
     Client::new(url, Trust::Anything, Credentials::Token(ADMIN_TOKEN.to_owned()))
 }
 
-/// Waits until a server is ready.
 pub async fn wait_until_ready(url: &str, time: Duration) -> Result<()> {
     let client = client_of(url)?;
     let deadline = Instant::now() + time;

@@ -16,7 +16,6 @@ pub struct StoredState<'h> {
     pub object: Option<&'h Value>,
 }
 
-/// All states of all keys.
 #[derive(Debug)]
 pub struct Timeline<'h> {
     keys: BTreeMap<&'h str, Vec<&'h EtcdChange>>,
@@ -44,7 +43,6 @@ impl<'h> Timeline<'h> {
         changes.get(index).copied()
     }
 
-    /// The state of a key at a revision.
     pub fn state(&self, key: &str, revision: u64) -> StoredState<'h> {
         state_of(self.changes(key), revision)
     }

@@ -7,9 +7,7 @@ use serde_json::Value;
 use super::writes::at_revision;
 use super::{Context, Rule, RuleViolation};
 use crate::history::EtcdChange;
-
-const SERVICES: &str = "/registry/services/specs/";
-const CONFIG_MAPS: &str = "/registry/configmaps/";
+use crate::keys::{CONFIG_MAPS, SERVICES};
 
 pub(super) fn check(context: &Context<'_>, violations: &mut Vec<RuleViolation>) {
     let changes = &context.history.changes;

@@ -8,11 +8,8 @@ use super::{Context, Rule, RuleViolation};
 use crate::history::{
     ClientOperation, ClientRequest, EtcdChange, Outcome, SeenObject, is_owned, merge, uid_of, write_of,
 };
+use crate::keys::PODS;
 use crate::timeline::StoredState;
-
-/// Pods are special: the scheduler changes them too, without a number of its own; and they are deleted in two steps, of which the second
-/// may be another client's, so that both are acknowledged.
-const PODS: &str = "/registry/pods/";
 
 pub(super) fn check(context: &Context<'_>, violations: &mut Vec<RuleViolation>) {
     let stored = stored_writes(context);
@@ -34,7 +31,6 @@ pub(super) fn check(context: &Context<'_>, violations: &mut Vec<RuleViolation>) 
     }
 }
 
-/// The changes that store each write.
 fn stored_writes<'h>(context: &Context<'h>) -> BTreeMap<u64, Vec<&'h EtcdChange>> {
     let mut stored: BTreeMap<u64, Vec<&EtcdChange>> = BTreeMap::new();
     for change in context.history.changes.iter().filter(|change| is_owned(&change.key)) {
@@ -214,6 +210,7 @@ fn check_deletions(context: &Context<'_>, violations: &mut Vec<RuleViolation>) {
         *count += 1;
         let (rule, message) = match (deleted, base) {
             ([], _) => (Rule::AcknowledgedWrite, format!("UID {uid} was never deleted")),
+            // Pods are deleted in two steps, of which the second may be another client's, so that both are acknowledged.
             _ if *count > deleted.len() && !key.starts_with(PODS) => {
                 (Rule::AcknowledgedWrite, format!("the deletion of UID {uid} was acknowledged twice"))
             }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::Session;
 use crate::history::{ClientOperation, ClientRequest, Outcome, ReadAt, SeenObject, WRITE_ANNOTATION};
+use crate::keys;
 use crate::server_process::client_of;
 
 /// How long a client waits for an answer.
@@ -45,8 +46,11 @@ impl RecordingClient {
         let write = self.session.next_write();
         mark(&mut object, write);
         let name = name_of(&object).to_owned();
-        let request =
-            ClientRequest::Create { key: key_of(resource, namespace, &name), write, object: object.clone() };
+        let request = ClientRequest::Create {
+            key: keys::of(resource, namespace, &name),
+            write,
+            object: object.clone(),
+        };
         let path = collection(resource, namespace);
         self.write(request, Method::POST, &path, "application/json", &object).await
     }
@@ -60,7 +64,8 @@ impl RecordingClient {
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("resourceVersion".to_owned(), json!(base.to_string()));
         }
-        let request = ClientRequest::Update { key: key_of(resource, namespace, &name), write, base, object };
+        let request =
+            ClientRequest::Update { key: keys::of(resource, namespace, &name), write, base, object };
         let path = format!("{}/{name}", collection(resource, namespace));
         self.write(request, Method::PUT, &path, "application/json", &body).await
     }
@@ -69,7 +74,7 @@ impl RecordingClient {
         let write = self.session.next_write();
         mark(&mut patch, write);
         let request =
-            ClientRequest::Patch { key: key_of(resource, namespace, name), write, patch: patch.clone() };
+            ClientRequest::Patch { key: keys::of(resource, namespace, name), write, patch: patch.clone() };
         let path = format!("{}/{name}", collection(resource, namespace));
         self.write(request, Method::PATCH, &path, "application/merge-patch+json", &patch).await
     }
@@ -92,7 +97,7 @@ impl RecordingClient {
             }
             other => failed(other),
         };
-        self.record(start, ClientRequest::Delete { key: key_of(resource, namespace, name), base }, outcome)
+        self.record(start, ClientRequest::Delete { key: keys::of(resource, namespace, name), base }, outcome)
     }
 
     pub async fn get(&self, resource: &str, namespace: &str, name: &str, at: ReadAt) -> Outcome {
@@ -106,7 +111,7 @@ impl RecordingClient {
             Ok(answer) if answer.code == 404 => Outcome::Object(None),
             other => failed(other),
         };
-        self.record(start, ClientRequest::Get { key: key_of(resource, namespace, name), at }, outcome)
+        self.record(start, ClientRequest::Get { key: keys::of(resource, namespace, name), at }, outcome)
     }
 
     /// A list in pages of `limit` objects; 0 for one page. Each page is read from another server.
@@ -115,7 +120,7 @@ impl RecordingClient {
         let outcome = self.pages(resource, namespace, at, limit).await;
         self.record(
             start,
-            ClientRequest::List { prefix: key_prefix(resource, namespace), at, limit },
+            ClientRequest::List { prefix: keys::prefix(resource, namespace), at, limit },
             outcome,
         )
     }
@@ -147,7 +152,7 @@ impl RecordingClient {
                 let Some(seen) = SeenObject::parse(object) else {
                     return Outcome::Unknown("an item without a resourceVersion".to_owned());
                 };
-                items.push((key_of(resource, namespace, name_of(object)), seen));
+                items.push((keys::of(resource, namespace, name_of(object)), seen));
             }
             answer
                 .pointer("/metadata/continue")
@@ -269,16 +274,6 @@ fn mark(object: &mut Value, write: u64) {
 
 fn name_of(object: &Value) -> &str {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The key of etcd for an object.
-pub(super) fn key_of(resource: &str, namespace: &str, name: &str) -> String {
-    format!("{}{name}", key_prefix(resource, namespace))
-}
-
-pub(super) fn key_prefix(resource: &str, namespace: &str) -> String {
-    let directory = if resource == "services" { "services/specs" } else { resource };
-    format!("/registry/{directory}/{namespace}/")
 }
 
 fn collection(resource: &str, namespace: &str) -> String {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use conformance::random::Dice;
 use conformance::{Client, Problem, Result, accepts, eventually};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -17,8 +18,9 @@ use tokio::task::JoinSet;
 
 pub use api::RecordingClient;
 
-use crate::clock::{Dice, RunClock};
+use crate::clock::RunClock;
 use crate::history::{ClientOperation, Outcome, QuotaLimit, WatchStream};
+use crate::keys;
 use crate::recorder::Recorder;
 use crate::server_process::client_of;
 
@@ -169,7 +171,7 @@ pub async fn set_up(url: &str, recorder: &Recorder) -> Result<Vec<QuotaLimit>> {
     .await?;
     let since = recorder.catch_up(SET_UP).await?;
     let limit = |(resource, hard): (&str, usize)| QuotaLimit {
-        prefix: api::key_prefix(resource, QUOTA_NAMESPACE),
+        prefix: keys::prefix(resource, QUOTA_NAMESPACE),
         hard,
         since,
     };

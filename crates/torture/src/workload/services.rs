@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use conformance::random::Dice;
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, RecordingClient};
-use crate::clock::Dice;
 use crate::history::{Outcome, ReadAt, merge};
 
 const RESOURCE: &str = "services";
@@ -26,13 +26,13 @@ pub(super) async fn run(client: RecordingClient, mut dice: Dice) {
             8 => {
                 client.list(RESOURCE, NAMESPACE, ReadAt::Latest, 0).await;
             }
-            _ => change_type(&client, &name).await,
+            _ => extend(&client, &mut dice, &name).await,
         }
         tokio::time::sleep(Duration::from_millis(20 + dice.roll(60))).await;
     }
 }
 
-/// A Service with an automatic or fixed cluster IP, and with or without a node port, which may be fixed too.
+/// A Service with an automatic or fixed cluster IP of one or both families, and with or without a node port, which may be fixed too.
 fn service(name: &str, dice: &mut Dice) -> Value {
     let mut service = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -40,22 +40,35 @@ fn service(name: &str, dice: &mut Dice) -> Value {
         "spec": {"ports": [{"port": 80}]},
     });
     let ip = format!("10.0.0.{}", 200 + dice.roll(FIXED));
-    let spec = match dice.roll(4) {
+    let ipv6 = format!("fd00:10::{:x}", 200 + dice.roll(FIXED));
+    let addresses = match dice.roll(6) {
         0 => json!({}),
         1 => json!({"clusterIP": ip}),
-        2 => json!({"type": "NodePort"}),
+        2 => json!({"ipFamilies": ["IPv6"]}),
+        3 => json!({"ipFamilies": ["IPv6"], "clusterIP": ipv6}),
+        4 => json!({"ipFamilyPolicy": "RequireDualStack"}),
+        _ => json!({"ipFamilyPolicy": "RequireDualStack", "clusterIPs": [ip, ipv6]}),
+    };
+    let ports = match dice.roll(3) {
+        0 => json!({}),
+        1 => json!({"type": "NodePort"}),
         _ => json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30000 + dice.roll(FIXED)}]}),
     };
-    merge(&mut service, &json!({"spec": spec}));
+    merge(&mut service, &json!({"spec": addresses}));
+    merge(&mut service, &json!({"spec": ports}));
     service
 }
 
-/// Gives a Service a node port that it did not have.
-async fn change_type(client: &RecordingClient, name: &str) {
+/// Gives a Service a node port, or an address of the second family, that it did not have.
+async fn extend(client: &RecordingClient, dice: &mut Dice, name: &str) {
     let Outcome::Object(Some(seen)) = client.get(RESOURCE, NAMESPACE, name, ReadAt::Latest).await else {
         return;
     };
     let mut object = seen.object;
-    merge(&mut object, &json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": "NodePort"}}));
+    let spec = match dice.roll(2) {
+        0 => json!({"type": "NodePort"}),
+        _ => json!({"ipFamilyPolicy": "PreferDualStack"}),
+    };
+    merge(&mut object, &json!({"apiVersion": "v1", "kind": "Service", "spec": spec}));
     client.update(RESOURCE, NAMESPACE, seen.revision, object).await;
 }

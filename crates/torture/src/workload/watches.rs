@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use conformance::Events;
+use conformance::random::Dice;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::{NAMESPACE, RecordingClient, api};
-use crate::clock::Dice;
+use super::{NAMESPACE, RecordingClient};
 use crate::history::{Outcome, ReadAt, SeenObject, WatchBegin, WatchMessage, WatchStream};
+use crate::keys;
 
 const PAUSE: Duration = Duration::from_millis(50);
 /// How much longer than its `timeoutSeconds` a watch may take before the client gives it up.
@@ -82,7 +83,7 @@ impl WatchClient {
             server: self.client.server,
             start,
             end: clock.now(),
-            prefix: api::key_prefix(self.resource, NAMESPACE),
+            prefix: keys::prefix(self.resource, NAMESPACE),
             from,
             messages,
             ending,
@@ -143,7 +144,7 @@ impl WatchClient {
                 Some(WatchMessage::Event {
                     at: self.client.session.clock.now(),
                     kind: kind.to_owned(),
-                    key: api::key_of(self.resource, NAMESPACE, name),
+                    key: keys::of(self.resource, NAMESPACE, name),
                     seen,
                 })
             }
