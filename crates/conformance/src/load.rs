@@ -12,6 +12,7 @@ mod overhead;
 pub mod policies;
 mod registered;
 mod requests;
+mod store_targets;
 mod table;
 
 pub use crds::crds;
@@ -21,4 +22,5 @@ pub use measure::{Figures, MeasuredServer, run, webhook_rate};
 pub use overhead::overhead;
 pub use registered::registered;
 pub use requests::{CONNECTIONS, STREAMS};
+pub use store_targets::print_store_targets;
 pub use table::print;

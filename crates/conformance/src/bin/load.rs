@@ -84,6 +84,7 @@ async fn run() -> Result<()> {
                 _ => None,
             };
             load::print(&own, reference.as_ref());
+            load::print_store_targets(&own, reference.as_ref());
         }
     }
     Ok(())

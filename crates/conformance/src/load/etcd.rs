@@ -21,38 +21,49 @@ const OBJECTS: u64 = 3000;
 const LOADED: u64 = 100_000;
 /// Requests one after the other whose median is a latency.
 const SERIAL: usize = 500;
+const SERIAL_LISTS: usize = 100;
 const MEMBERS: usize = 3;
 
-/// The names of the figures of one store.
-struct FigureNames {
-    create: &'static str,
-    get: &'static str,
-    get_any: &'static str,
-    list: &'static str,
-    serial_get: &'static str,
-    serial_get_any: &'static str,
-    start: &'static str,
-    memory: &'static str,
+/// The names of the figures of one store. "Any version" means `resourceVersion=0`: a read that does not ask the store whether memory is
+/// current.
+pub(super) struct EtcdFigureNames {
+    pub(super) create: &'static str,
+    pub(super) get: &'static str,
+    pub(super) get_any: &'static str,
+    pub(super) list: &'static str,
+    pub(super) list_any: &'static str,
+    pub(super) serial_get: &'static str,
+    pub(super) serial_get_any: &'static str,
+    pub(super) serial_list: &'static str,
+    pub(super) serial_list_any: &'static str,
+    pub(super) start: &'static str,
+    pub(super) memory: &'static str,
 }
 
-const EMBEDDED: FigureNames = FigureNames {
+pub(super) const EMBEDDED: EtcdFigureNames = EtcdFigureNames {
     create: "embedded: create 1 KiB /s",
     get: "embedded: get /s",
     get_any: "embedded: get, any version /s",
     list: "embedded: list 3,000 /s",
+    list_any: "embedded: list, any version /s",
     serial_get: "embedded: get, ms",
     serial_get_any: "embedded: get, any version, ms",
+    serial_list: "embedded: list 3,000, ms",
+    serial_list_any: "embedded: list, any version, ms",
     start: "embedded: start, 100,000, ms",
     memory: "embedded: memory, 100,000, MB",
 };
 
-const ETCD: FigureNames = FigureNames {
+pub(super) const ETCD: EtcdFigureNames = EtcdFigureNames {
     create: "etcd: create 1 KiB /s",
     get: "etcd: get /s",
     get_any: "etcd: get, any version /s",
     list: "etcd: list 3,000 /s",
+    list_any: "etcd: list, any version /s",
     serial_get: "etcd: get, ms",
     serial_get_any: "etcd: get, any version, ms",
+    serial_list: "etcd: list 3,000, ms",
+    serial_list_any: "etcd: list, any version, ms",
     start: "etcd: start, 100,000, ms",
     memory: "etcd: memory, 100,000, MB",
 };
@@ -75,14 +86,13 @@ pub async fn stores(time: Duration, servers: Option<&str>) -> Result<Option<Figu
     Ok(Some(figures))
 }
 
-/// Measures a reference that uses etcd.
 pub async fn reference_on_etcd(server: &MeasuredServer) -> Result<Figures> {
     let wires = LoadConnections::connect(&server.url, &server.tls, server.token.as_deref()).await?;
     requests(&wires, server.time, &ETCD).await
 }
 
 /// Measures a server with few objects, then the start with many.
-async fn both_sizes(time: Duration, flags: &[&str], names: &FigureNames) -> Result<Figures> {
+async fn both_sizes(time: Duration, flags: &[&str], names: &EtcdFigureNames) -> Result<Figures> {
     let folder = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
     let server = Server::serve_at(folder.path(), flags).await?;
     let wires = connect(&server).await?;
@@ -99,33 +109,41 @@ async fn connect(server: &Server) -> Result<LoadConnections> {
     LoadConnections::connect(&server.url, &tls(Trust::Anything, None)?, Some(ADMIN_TOKEN)).await
 }
 
-async fn requests(wires: &LoadConnections, time: Duration, names: &FigureNames) -> Result<Figures> {
+async fn requests(wires: &LoadConnections, time: Duration, names: &EtcdFigureNames) -> Result<Figures> {
     let mut figures = Figures::new();
     let rate = wires.flood(LoadLimit::Count(OBJECTS), create).await?;
     figures.push((names.create, Some(rate.per_second)));
     let read = |path: String| move |_: u64| (Method::GET, path.clone(), Bytes::new());
     let consistent = format!("{MAPS}/load-000042");
     let any = format!("{consistent}?resourceVersion=0");
-    for (name, path) in [(names.get, &consistent), (names.get_any, &any), (names.list, &MAPS.to_owned())] {
+    let (list, list_any) = (MAPS.to_owned(), format!("{MAPS}?resourceVersion=0"));
+    for (name, path) in
+        [(names.get, &consistent), (names.get_any, &any), (names.list, &list), (names.list_any, &list_any)]
+    {
         let rate = wires.flood(LoadLimit::Time(time), read(path.clone())).await?;
         figures.push((name, Some(rate.per_second)));
     }
-    for (name, path) in [(names.serial_get, &consistent), (names.serial_get_any, &any)] {
-        figures.push((name, Some(serial_latency(wires, path).await?)));
+    for (name, path, count) in [
+        (names.serial_get, &consistent, SERIAL),
+        (names.serial_get_any, &any, SERIAL),
+        (names.serial_list, &list, SERIAL_LISTS),
+        (names.serial_list_any, &list_any, SERIAL_LISTS),
+    ] {
+        figures.push((name, Some(serial_latency(wires, path, count).await?)));
     }
     Ok(figures)
 }
 
 /// The median latency of one request after the other, in milliseconds.
-async fn serial_latency(wires: &LoadConnections, path: &str) -> Result<f64> {
-    let mut times = Vec::with_capacity(SERIAL);
-    for _ in 0..SERIAL {
+async fn serial_latency(wires: &LoadConnections, path: &str, count: usize) -> Result<f64> {
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
         let begun = Instant::now();
         wires.once(&Method::GET, path, Bytes::new()).await?;
         times.push(begun.elapsed());
     }
     times.sort_unstable();
-    Ok(times.get(SERIAL / 2).copied().unwrap_or_default().as_secs_f64() * 1000.0)
+    Ok(times.get(count / 2).copied().unwrap_or_default().as_secs_f64() * 1000.0)
 }
 
 /// The request that creates a ConfigMap of about 1 KiB.

@@ -1,7 +1,7 @@
 //! Whether a flow keeps its share beside one with a hundred times its load, by the time that its requests wait in queues.
 //!
-//! The two flows share a priority level with 8 seats. Each has a flow schema of its own, so that metrics tell them apart. First the small flow is
-//! alone, then the large one is there, too; the ratio of what the small flow waits is what counts.
+//! The two flows share a priority level with 8 seats. Each has a flow schema of its own, so that metrics tell them apart. First the small
+//! flow is alone, then the large one is there, too; the ratio of what the small flow waits is what counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

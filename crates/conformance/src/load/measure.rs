@@ -19,7 +19,6 @@ use crate::{Problem, Result};
 const WATCHERS: usize = 100;
 const EVENTS: u64 = 200;
 
-/// A server to measure.
 #[derive(Clone, Debug)]
 pub struct MeasuredServer {
     /// The base URL, `https://HOST:PORT`.

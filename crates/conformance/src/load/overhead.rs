@@ -1,7 +1,7 @@
 //! The CPU time that API Priority and Fairness adds to a GET while no request has to wait.
 //!
 //! Two servers, with and without it, are driven in turns, so that other work of the machine disturbs both alike. What counts is the median
-//! of the differences between neighbouring turns.
+//! of the differences between neighboring turns.
 
 use std::time::Duration;
 
@@ -24,16 +24,15 @@ const OFF: &str = "--enable-priority-and-fairness=false";
 const MAP: &str = "/api/v1/namespaces/default/configmaps/load";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// Names of the figures of one user.
-struct FigureNames {
+struct OverheadFigureNames {
     token: &'static str,
     /// Without API Priority and Fairness, with it, and the median, lower and upper quartile of the overhead in percent.
     names: [&'static str; 5],
 }
 
 /// A user of a limited level, and one of the exempt level.
-const USERS: [FigureNames; 2] = [
-    FigureNames {
+const USERS: [OverheadFigureNames; 2] = [
+    OverheadFigureNames {
         token: "alicetoken",
         names: [
             "get, user, APF off, CPU µs",
@@ -43,7 +42,7 @@ const USERS: [FigureNames; 2] = [
             "  upper quartile %",
         ],
     },
-    FigureNames {
+    OverheadFigureNames {
         token: ADMIN_TOKEN,
         names: [
             "get, admin, APF off, CPU µs",
@@ -61,7 +60,7 @@ pub async fn overhead(time: Duration) -> Result<Figures> {
     prepare(&off).await?;
     prepare(&on).await?;
     let mut figures = Figures::new();
-    for FigureNames { token, names } in &USERS {
+    for OverheadFigureNames { token, names } in &USERS {
         let off = DrivenServer::connect(&off, token).await?;
         let on = DrivenServer::connect(&on, token).await?;
         let (mut without, mut with, mut percent) = (Vec::new(), Vec::new(), Vec::new());
@@ -69,7 +68,7 @@ pub async fn overhead(time: Duration) -> Result<Figures> {
         off.turn(time / TURN_PART).await?;
         on.turn(time / TURN_PART).await?;
         for round in 0..ROUNDS {
-            // The order alternates, so that a machine that becomes slower or faster favours none.
+            // The order alternates, so that a machine that becomes slower or faster favors none.
             let (a, b) = if round % 2 == 0 {
                 let a = off.turn(time / TURN_PART).await?;
                 (a, on.turn(time / TURN_PART).await?)

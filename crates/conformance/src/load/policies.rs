@@ -61,12 +61,12 @@ fn fill(folder: &Path, count: usize, resource: &str) -> Result<()> {
 }
 
 /// A folder with `count` policies, one per file, and the flag that names it.
-struct Folder {
+struct PolicyFolder {
     root: TempDir,
     flag: String,
 }
 
-impl Folder {
+impl PolicyFolder {
     fn of(count: usize, resource: &str) -> Result<Self> {
         let root = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
         let folder = root.path().join("policies");
@@ -78,7 +78,7 @@ impl Folder {
                 "apiVersion": "apiserver.config.k8s.io/v1", "kind": "ValidatingAdmissionPolicyConfiguration",
                 "staticManifestsDir": folder}}]});
         fs::write(&file, text.to_string()).map_err(|e| Problem::at("a file", e))?;
-        Ok(Folder { flag: format!("--admission-control-config-file={}", file.display()), root })
+        Ok(PolicyFolder { flag: format!("--admission-control-config-file={}", file.display()), root })
     }
 
     fn policies(&self) -> std::path::PathBuf {
@@ -110,7 +110,7 @@ pub async fn run(time: Duration) -> Result<Figures> {
         (1_000, "ready with 1,000 policies, ms", "memory with 1,000 policies, MB"),
         (10_000, "ready with 10,000 policies, ms", "memory with 10,000 policies, MB"),
     ] {
-        let folder = Folder::of(count, "pods")?;
+        let folder = PolicyFolder::of(count, "pods")?;
         let path = folder.policies();
         let path = path.to_str().ok_or_else(|| Problem::new("the folder has no name"))?;
         let mut quickest: Option<Duration> = None;
@@ -130,7 +130,7 @@ pub async fn run(time: Duration) -> Result<Figures> {
         (1_000, "pods", "dry-run pods, 1,000 match /s"),
         (1_000, "secrets", "dry-run pods, 1,000 others /s"),
     ] {
-        let folder = Folder::of(count, resource)?;
+        let folder = PolicyFolder::of(count, resource)?;
         let (_server, wires) = folder.serve().await?;
         let rate = wires.flood(LoadLimit::Time(time), dry_run_pod("default")).await?;
         figures.push((name, Some(rate.per_second)));
@@ -141,7 +141,7 @@ pub async fn run(time: Duration) -> Result<Figures> {
 
 /// Changes one of 1,000 files: the delay until it takes effect, and the latency of other requests meanwhile.
 async fn reload(time: Duration, figures: &mut Figures) -> Result<()> {
-    let folder = Folder::of(1_000, "pods")?;
+    let folder = PolicyFolder::of(1_000, "pods")?;
     let (_server, wires) = folder.serve().await?;
     let maps = "/api/v1/namespaces/default/pods?dryRun=All";
     let mut took = Vec::new();
