@@ -29,7 +29,6 @@ use crate::{Client, Problem, Result, accepts, eventually};
 /// The longest wait until a registered server is available.
 const AVAILABLE_WITHIN: Duration = Duration::from_secs(30);
 
-/// A request that the server received.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub method: http::Method,
@@ -80,10 +79,10 @@ pub enum AggregatedReply {
     Hang,
 }
 
-type Behaviour = Arc<dyn Fn(&Received) -> AggregatedReply + Send + Sync>;
+type AggregatedServerBehavior = Arc<dyn Fn(&Received) -> AggregatedReply + Send + Sync>;
 
 #[derive(Default)]
-struct Shared {
+struct AggregatedServerState {
     received: Mutex<Vec<Received>>,
     streams: Mutex<Vec<mpsc::UnboundedSender<Bytes>>>,
 }
@@ -94,7 +93,7 @@ pub struct AggregatedServer {
     pub port: u16,
     /// The CA bundle for its certificate, in base64 as in an `APIService`.
     pub ca_bundle: String,
-    shared: Arc<Shared>,
+    shared: Arc<AggregatedServerState>,
     serving: JoinHandle<()>,
 }
 
@@ -104,25 +103,25 @@ impl AggregatedServer {
     pub async fn start(
         name: &str,
         proxies: Option<&str>,
-        behaviour: impl Fn(&Received) -> AggregatedReply + Send + Sync + 'static,
+        behavior: impl Fn(&Received) -> AggregatedReply + Send + Sync + 'static,
     ) -> Result<Self> {
         let (config, ca_pem) = identity(name, proxies).map_err(|e| Problem::at("a certificate", e))?;
         let listener = TcpListener::bind("0.0.0.0:0").await.map_err(|e| Problem::at("a port", e))?;
         let port = listener.local_addr().map_err(|e| Problem::at("a port", e))?.port();
-        let shared: Arc<Shared> = Arc::default();
-        let behaviour: Behaviour = Arc::new(behaviour);
+        let shared: Arc<AggregatedServerState> = Arc::default();
+        let behavior: AggregatedServerBehavior = Arc::new(behavior);
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let known = Arc::clone(&shared);
         let serving = tokio::spawn(async move {
             // The task of a connection ends with the server.
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((tcp, _)) = listener.accept().await {
-                let (acceptor, shared, behaviour) =
-                    (acceptor.clone(), Arc::clone(&known), Arc::clone(&behaviour));
+                let (acceptor, shared, behavior) =
+                    (acceptor.clone(), Arc::clone(&known), Arc::clone(&behavior));
                 connections.spawn(async move {
                     let Ok(tls) = acceptor.accept(tcp).await else { return };
                     let service = service_fn(move |request| {
-                        answer(request, Arc::clone(&shared), Arc::clone(&behaviour))
+                        answer(request, Arc::clone(&shared), Arc::clone(&behavior))
                     });
                     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
                     let _ = builder.serve_connection_with_upgrades(TokioIo::new(tls), service).await;
@@ -196,8 +195,8 @@ impl std::fmt::Debug for AggregatedServer {
 
 async fn answer(
     mut request: Request<Incoming>,
-    shared: Arc<Shared>,
-    behaviour: Behaviour,
+    shared: Arc<AggregatedServerState>,
+    behavior: AggregatedServerBehavior,
 ) -> std::result::Result<Response<ServedBody>, Infallible> {
     let upgrade = hyper::upgrade::on(&mut request);
     let (parts, mut body) = request.into_parts();
@@ -220,7 +219,7 @@ async fn answer(
     let full = |text: String| ServedBody::All(Some(text.into()));
     let mut response = Response::new(full(String::new()));
     let json = http::HeaderValue::from_static("application/json");
-    match behaviour(&received) {
+    match behavior(&received) {
         AggregatedReply::Hang => std::future::pending().await,
         AggregatedReply::Json(code, value) => {
             *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();

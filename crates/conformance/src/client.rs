@@ -35,7 +35,6 @@ pub enum Trust {
     Anything,
 }
 
-/// The credentials that a client sends.
 #[derive(Clone, Debug)]
 pub enum Credentials {
     /// Sends no credentials (anonymous).
@@ -46,7 +45,8 @@ pub enum Credentials {
     Certificate(Vec<u8>, Vec<u8>),
 }
 
-/// A client of one server with one user's credentials.
+/// A client of one server with one user's credentials. Its requests, and those of its clones, share one connection, so each waits for
+/// the one before.
 #[derive(Clone, Debug)]
 pub struct Client {
     authority: String,
@@ -101,6 +101,12 @@ impl Client {
         Client { token: token.map(str::to_owned), idle: Arc::default(), ..self.clone() }
     }
 
+    /// A copy of the client with a connection of its own, for requests that must not wait for each other.
+    #[must_use]
+    pub fn on_new_connection(&self) -> Client {
+        self.as_token(self.token.as_deref())
+    }
+
     /// The address as `HOST:PORT`.
     pub fn authority(&self) -> &str {
         &self.authority
@@ -147,7 +153,16 @@ impl Client {
                 sender = self.connect().await?;
             }
             let request = self.request(&method, path, headers, body)?;
-            let response = sender.send_request(request).await.map_err(|e| Problem::at(path, e))?;
+            let response = match sender.try_send_request(request).await {
+                Ok(response) => response,
+                Err(mut error) => {
+                    let unsent = error.take_message();
+                    let request = unsent.ok_or_else(|| Problem::at(path, error.into_error()))?;
+                    // The server closed the idle connection before it got the request.
+                    sender = self.connect().await?;
+                    sender.send_request(request).await.map_err(|e| Problem::at(path, e))?
+                }
+            };
             let (parts, body) = response.into_parts();
             let body = body.collect().await.map_err(|e| Problem::at("cannot read the answer", e))?.to_bytes();
             *idle = Some(sender);
@@ -214,7 +229,6 @@ impl Client {
 /// A stream of JSON lines, such as the answer to a watch.
 #[derive(Debug)]
 pub struct Events {
-    /// The status code of the answer.
     pub code: StatusCode,
     pub headers: HeaderMap,
     body: Option<Incoming>,
@@ -270,7 +284,6 @@ impl Events {
     }
 }
 
-/// The TLS configuration of a client.
 pub fn tls(trust: Trust, certificate: Option<(Vec<u8>, Vec<u8>)>) -> Result<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

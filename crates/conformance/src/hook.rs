@@ -34,7 +34,6 @@ pub struct HookRequest {
     pub body: Value,
 }
 
-/// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum HookReply {
     /// Answers with this code and JSON.

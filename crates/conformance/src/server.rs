@@ -23,6 +23,8 @@ use crate::{Problem, Result};
 
 /// The time limit for the start; generous, because test machines are busy.
 const READY: Duration = Duration::from_secs(30);
+/// The page that a started server is asked for.
+const READY_PAGE: &str = "/readyz";
 
 /// The users of the servers under test, as a token file.
 pub const TOKENS: &str = "\
@@ -31,7 +33,6 @@ alicetoken,alice,alice-uid,\"devs,testers\"
 bobtoken,bob,bob-uid
 ";
 
-/// The bearer token of the administrator.
 pub const ADMIN_TOKEN: &str = "admintoken";
 
 /// The issuer of service account tokens.
@@ -67,7 +68,7 @@ pub fn kubernetes_program(name: &str) -> Result<Option<PathBuf>> {
 pub struct Server {
     child: Child,
     /// The working folder. It is deleted with the server, unless the test passed it in.
-    folder: Folder,
+    folder: DataFolder,
     log: Arc<Mutex<String>>,
     /// The base URL, `https://HOST:PORT`.
     pub url: String,
@@ -78,7 +79,7 @@ pub struct Server {
 }
 
 #[derive(Debug)]
-enum Folder {
+enum DataFolder {
     Own(TempDir),
     Given(PathBuf),
 }
@@ -88,21 +89,26 @@ impl Server {
     /// authorizers.
     pub async fn serve(flags: &[&str]) -> Result<Self> {
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
-        Self::serve_in(Folder::Own(own), "", flags).await
+        Self::serve_in(DataFolder::Own(own), "", flags, READY_PAGE).await
     }
 
     /// Like [`Server::serve`], from a shell that runs `first` before it, for resource limits that the process inherits.
     pub async fn serve_after(first: &str, flags: &[&str]) -> Result<Self> {
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
-        Self::serve_in(Folder::Own(own), first, flags).await
+        Self::serve_in(DataFolder::Own(own), first, flags, READY_PAGE).await
     }
 
     /// Like [`Server::serve`], in a folder that outlives the server.
     pub async fn serve_at(folder: &Path, flags: &[&str]) -> Result<Self> {
-        Self::serve_in(Folder::Given(folder.to_owned()), "", flags).await
+        Self::serve_in(DataFolder::Given(folder.to_owned()), "", flags, READY_PAGE).await
     }
 
-    async fn serve_in(folder: Folder, first: &str, flags: &[&str]) -> Result<Self> {
+    /// Like [`Server::serve_at`], but waits until `page` answers 200, for a server whose `/readyz` fails.
+    pub async fn serve_at_until(folder: &Path, flags: &[&str], page: &str) -> Result<Self> {
+        Self::serve_in(DataFolder::Given(folder.to_owned()), "", flags, page).await
+    }
+
+    async fn serve_in(folder: DataFolder, first: &str, flags: &[&str], page: &str) -> Result<Self> {
         let mut command = if first.is_empty() {
             Command::new(binary()?)
         } else {
@@ -112,7 +118,7 @@ impl Server {
         };
         command.args(["serve", "--enable-controllers"]).args(default_root_ca(flags));
         command.args(default_store(flags, &folder.path().join("data")));
-        Self::start(command, folder, flags).await
+        Self::start(command, folder, flags, page).await
     }
 
     /// Starts a real kube-apiserver on this etcd, with the users of [`TOKENS`] and RBAC; `None` if such tests are left out.
@@ -124,11 +130,11 @@ impl Server {
         write_private(&own.path().join("sa.pub"), &public)?;
         let mut command = Command::new(program);
         command.arg(format!("--etcd-servers={}", etcd.url));
-        Self::start(command, Folder::Own(own), flags).await.map(Some)
+        Self::start(command, DataFolder::Own(own), flags, READY_PAGE).await.map(Some)
     }
 
-    /// Adds the flags that kube-apiserver and `portcullis serve` have in common, starts the server and waits until it is ready.
-    async fn start(mut command: Command, folder: Folder, flags: &[&str]) -> Result<Self> {
+    /// Adds the flags that kube-apiserver and `portcullis serve` have in common, starts the server and waits until `page` answers 200.
+    async fn start(mut command: Command, folder: DataFolder, flags: &[&str], page: &str) -> Result<Self> {
         let path = folder.path().to_owned();
         let tokens = path.join("tokens.csv");
         write_private(&tokens, TOKENS)?;
@@ -161,7 +167,7 @@ impl Server {
             if let Some(status) = server.ended()? {
                 return Err(Problem::new(format!("the server ended ({status}): {}", server.log())));
             }
-            if client.get("/readyz").await.is_ok_and(|answer| answer.code == 200) {
+            if client.get(page).await.is_ok_and(|answer| answer.code == 200) {
                 break;
             }
             if started.elapsed() > READY {
@@ -176,31 +182,31 @@ impl Server {
     /// Starts `portcullis up` in a temporary folder.
     pub async fn up() -> Result<Self> {
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
-        Self::up_in(Folder::Own(own), 0, &[]).await
+        Self::up_in(DataFolder::Own(own), 0, &[]).await
     }
 
     /// Like [`Server::up`], with further flags.
     pub async fn up_with(flags: &[&str]) -> Result<Self> {
         let own = TempDir::new().map_err(|e| Problem::at("a folder", e))?;
-        Self::up_in(Folder::Own(own), 0, flags).await
+        Self::up_in(DataFolder::Own(own), 0, flags).await
     }
 
     /// Starts `portcullis up` in this folder, which outlives the server and is the base of relative paths in flags.
     pub async fn up_in_folder(folder: &Path, flags: &[&str]) -> Result<Self> {
-        Self::up_in(Folder::Given(folder.to_owned()), 0, flags).await
+        Self::up_in(DataFolder::Given(folder.to_owned()), 0, flags).await
     }
 
     /// Starts `portcullis up` with its data below a folder that outlives the server.
     pub async fn up_at(folder: &Path) -> Result<Self> {
-        Self::up_in(Folder::Given(folder.to_owned()), 0, &[]).await
+        Self::up_in(DataFolder::Given(folder.to_owned()), 0, &[]).await
     }
 
     /// Like [`Server::up_at`], on this port.
     pub async fn up_at_port(folder: &Path, port: u16) -> Result<Self> {
-        Self::up_in(Folder::Given(folder.to_owned()), port, &[]).await
+        Self::up_in(DataFolder::Given(folder.to_owned()), port, &[]).await
     }
 
-    async fn up_in(folder: Folder, port: u16, flags: &[&str]) -> Result<Self> {
+    async fn up_in(folder: DataFolder, port: u16, flags: &[&str]) -> Result<Self> {
         let mut command = Command::new(binary()?);
         command
             .arg("up")
@@ -267,7 +273,6 @@ impl Server {
         self.child.id()
     }
 
-    /// The resident memory in KiB.
     pub fn resident_kib(&self) -> Option<u64> {
         resident_kib(self.pid())
     }
@@ -322,11 +327,11 @@ impl Drop for Server {
     }
 }
 
-impl Folder {
+impl DataFolder {
     fn path(&self) -> &Path {
         match self {
-            Folder::Own(folder) => folder.path(),
-            Folder::Given(path) => path,
+            DataFolder::Own(folder) => folder.path(),
+            DataFolder::Given(path) => path,
         }
     }
 }

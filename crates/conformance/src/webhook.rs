@@ -38,7 +38,6 @@ pub enum ServingCertificate {
     Expired,
 }
 
-/// The answer to a review.
 #[derive(Clone, Debug)]
 pub enum ReviewReply {
     /// Answers with this `response`, to which the uid is added if it has none.
@@ -61,7 +60,6 @@ impl ReviewReply {
         ReviewReply::Response(json!({"allowed": true}))
     }
 
-    /// Denies the request with a message.
     pub fn deny(message: &str) -> Self {
         ReviewReply::Response(json!({"allowed": false, "status": {"message": message, "code": 403}}))
     }
@@ -73,7 +71,6 @@ impl ReviewReply {
     }
 }
 
-/// A review that the webhook received.
 #[derive(Clone, Debug)]
 pub struct ReviewCall {
     /// The path with its query.
@@ -87,9 +84,8 @@ pub struct ReviewCall {
     pub connection: usize,
 }
 
-type Behaviour = Arc<dyn Fn(&ReviewCall) -> ReviewReply + Send + Sync>;
+type WebhookBehavior = Arc<dyn Fn(&ReviewCall) -> ReviewReply + Send + Sync>;
 
-/// A running webhook server.
 pub struct WebhookServer {
     /// The port; the server listens on all addresses.
     pub port: u16,
@@ -100,26 +96,25 @@ pub struct WebhookServer {
 }
 
 impl WebhookServer {
-    /// Starts a webhook server.
     pub async fn start(
         proof: ServingCertificate,
-        behaviour: impl Fn(&ReviewCall) -> ReviewReply + Send + Sync + 'static,
+        behavior: impl Fn(&ReviewCall) -> ReviewReply + Send + Sync + 'static,
     ) -> Result<Self> {
         let (config, ca_pem) = identity(proof).map_err(|e| Problem::at("a certificate", e))?;
         // Endpoints of services may not be loopback addresses, so this listens on every address.
         let listener = TcpListener::bind("0.0.0.0:0").await.map_err(|e| Problem::at("a port", e))?;
         let port = listener.local_addr().map_err(|e| Problem::at("a port", e))?.port();
         let calls: Arc<Mutex<Vec<ReviewCall>>> = Arc::default();
-        let (received, behaviour) = (Arc::clone(&calls), Arc::new(behaviour) as Behaviour);
+        let (received, behavior) = (Arc::clone(&calls), Arc::new(behavior) as WebhookBehavior);
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let serving = tokio::spawn(async move {
             let mut connection = 0;
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, received, behaviour) =
-                    (acceptor.clone(), Arc::clone(&received), Arc::clone(&behaviour));
+                let (acceptor, received, behavior) =
+                    (acceptor.clone(), Arc::clone(&received), Arc::clone(&behavior));
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
-                    let service = service_fn(|request| answer(request, connection, &received, &behaviour));
+                    let service = service_fn(|request| answer(request, connection, &received, &behavior));
                     // Tests may close connections early; such errors are ignored.
                     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 });
@@ -161,7 +156,7 @@ async fn answer(
     request: Request<Incoming>,
     connection: usize,
     calls: &Mutex<Vec<ReviewCall>>,
-    behaviour: &Behaviour,
+    behavior: &WebhookBehavior,
 ) -> std::result::Result<Response<Full<Bytes>>, Closed> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Closed)?.to_bytes();
@@ -176,7 +171,7 @@ async fn answer(
         }
         response.body(Full::from(body)).map_err(|_| Closed)
     };
-    let reply = match behaviour(&call) {
+    let reply = match behavior(&call) {
         ReviewReply::AllowWith(permits) => {
             permits.acquire().await.map_err(|_| Closed)?.forget();
             ReviewReply::allow()

@@ -20,7 +20,6 @@ const SOON: Duration = Duration::from_secs(30);
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// A server with an audit policy.
 struct AuditedServer {
     server: Server,
     client: Client,

@@ -8,12 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use conformance::client::{Credentials, Trust};
 use conformance::server::{TOKENS, run_to_end, write_private};
-use conformance::{Client, Problem, Result, Server, accepts, eventually, rejects};
+use conformance::{Client, Problem, Result, Server, TestAuthority, accepts, eventually, rejects};
 use http::Method;
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair,
-};
+use rcgen::{DistinguishedName, DnType, ExtendedKeyUsagePurpose};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -21,53 +18,6 @@ const SOON: Duration = Duration::from_secs(40);
 const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const PUBLISHED: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-
-/// A certificate authority for tests.
-struct TestAuthority {
-    params: CertificateParams,
-    key: KeyPair,
-    pem: String,
-}
-
-impl TestAuthority {
-    fn new(name: &str) -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let pem = params.self_signed(&key).unwrap().pem();
-        TestAuthority { params, key, pem }
-    }
-
-    fn issue(
-        &self,
-        name: &DistinguishedName,
-        usage: ExtendedKeyUsagePurpose,
-        hosts: &[&str],
-    ) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let hosts: Vec<String> = hosts.iter().map(|h| (*h).to_owned()).collect();
-        let mut params = CertificateParams::new(hosts).unwrap();
-        params.distinguished_name = name.clone();
-        params.extended_key_usages = vec![usage];
-        let issuer = Issuer::from_params(&self.params, &self.key);
-        (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
-    }
-
-    /// A client certificate as credentials.
-    fn client(&self, name: &str, groups: &[&str], uid: Option<&str>) -> Credentials {
-        let mut subject = DistinguishedName::new();
-        subject.push(DnType::CommonName, name);
-        for group in groups {
-            subject.push(DnType::OrganizationName, *group);
-        }
-        if let Some(uid) = uid {
-            subject.push(DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]), uid);
-        }
-        let (cert, key) = self.issue(&subject, ExtendedKeyUsagePurpose::ClientAuth, &[]);
-        Credentials::Certificate(cert.into_bytes(), key.into_bytes())
-    }
-}
 
 fn connect(server: &Server, credentials: Credentials) -> Client {
     Client::new(&server.url, Trust::Anything, credentials).unwrap()
@@ -106,10 +56,10 @@ async fn metric(client: &Client, series: &str) -> u64 {
 #[tokio::test]
 async fn a_client_certificate_authenticates_if_its_ca_is_known() {
     let folder = TempDir::new().unwrap();
-    let (known, stranger) = (TestAuthority::new("known"), TestAuthority::new("stranger"));
+    let (known, stranger) = (TestAuthority::new("known").unwrap(), TestAuthority::new("stranger").unwrap());
     let (_, flag) = file(&folder, "client-ca-file", "ca.crt", &known.pem);
     let server = Server::serve(&[&flag]).await.unwrap();
-    let client = connect(&server, known.client("carol", &["devs"], Some("carol-uid")));
+    let client = connect(&server, known.client("carol", &["devs"], Some("carol-uid")).unwrap());
     let user = whoami(&client, &[]).await.unwrap();
     assert_eq!(user["username"], "carol");
     assert_eq!(user["uid"], "carol-uid");
@@ -118,7 +68,7 @@ async fn a_client_certificate_authenticates_if_its_ca_is_known() {
         user.pointer("/extra/authentication.kubernetes.io~1credential-id/0").and_then(Value::as_str);
     assert!(credential.unwrap().starts_with("X509SHA256="), "{user}");
     // A certificate of an unknown CA is rejected and disables anonymous access.
-    let forged = connect(&server, stranger.client("carol", &["system:masters"], None));
+    let forged = connect(&server, stranger.client("carol", &["system:masters"], None).unwrap());
     let status = rejects(forged.get("/version").await, 401, "Unauthorized").unwrap();
     assert_eq!(
         status,
@@ -127,7 +77,7 @@ async fn a_client_certificate_authenticates_if_its_ca_is_known() {
     // A server certificate does not authenticate a client.
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, "carol");
-    let (cert, key) = known.issue(&subject, ExtendedKeyUsagePurpose::ServerAuth, &["localhost"]);
+    let (cert, key) = known.issue(&subject, ExtendedKeyUsagePurpose::ServerAuth, &["localhost"]).unwrap();
     let wrong = connect(&server, Credentials::Certificate(cert.into_bytes(), key.into_bytes()));
     rejects(wrong.get("/version").await, 401, "Unauthorized").unwrap();
     // A client without credentials is system:anonymous.
@@ -145,12 +95,12 @@ async fn a_client_certificate_authenticates_if_its_ca_is_known() {
 #[tokio::test]
 async fn a_reloaded_client_ca_applies_to_open_connections_and_an_invalid_file_is_ignored() {
     let folder = TempDir::new().unwrap();
-    let (old, new) = (TestAuthority::new("old"), TestAuthority::new("new"));
+    let (old, new) = (TestAuthority::new("old").unwrap(), TestAuthority::new("new").unwrap());
     let (path, flag) = file(&folder, "client-ca-file", "ca.crt", &old.pem);
     let server = Server::serve(&[&flag]).await.unwrap();
     let admin = server.client().unwrap();
-    let before = connect(&server, old.client("carol", &[], None));
-    let after = connect(&server, new.client("dora", &[], None));
+    let before = connect(&server, old.client("carol", &[], None).unwrap());
+    let after = connect(&server, new.client("dora", &[], None).unwrap());
     whoami(&before, &[]).await.unwrap();
     rejects(after.get("/version").await, 401, "Unauthorized").unwrap();
     let series = |status: &str| {
@@ -185,7 +135,7 @@ async fn a_reloaded_client_ca_applies_to_open_connections_and_an_invalid_file_is
 #[tokio::test]
 async fn swapping_a_symbolic_link_reloads_the_file() {
     let folder = TempDir::new().unwrap();
-    let (old, new) = (TestAuthority::new("old"), TestAuthority::new("new"));
+    let (old, new) = (TestAuthority::new("old").unwrap(), TestAuthority::new("new").unwrap());
     // The layout of config map volumes: file → ..data/file, ..data → a folder.
     for (name, authority) in [("one", &old), ("two", &new)] {
         write_private(&folder.path().join(name).join("ca.crt"), &authority.pem).unwrap();
@@ -194,7 +144,7 @@ async fn swapping_a_symbolic_link_reloads_the_file() {
     std::os::unix::fs::symlink("..data/ca.crt", folder.path().join("ca.crt")).unwrap();
     let flag = format!("--client-ca-file={}", folder.path().join("ca.crt").display());
     let server = Server::serve(&[&flag]).await.unwrap();
-    let client = connect(&server, new.client("dora", &[], None));
+    let client = connect(&server, new.client("dora", &[], None).unwrap());
     rejects(client.get("/version").await, 401, "Unauthorized").unwrap();
     std::os::unix::fs::symlink("two", folder.path().join("..fresh")).unwrap();
     fs::rename(folder.path().join("..fresh"), folder.path().join("..data")).unwrap();
@@ -234,10 +184,10 @@ async fn a_token_file_is_reloaded_and_an_invalid_one_is_ignored() {
 #[tokio::test]
 async fn a_new_serving_certificate_is_used_for_new_connections() {
     let folder = TempDir::new().unwrap();
-    let (old, new) = (TestAuthority::new("old"), TestAuthority::new("new"));
+    let (old, new) = (TestAuthority::new("old").unwrap(), TestAuthority::new("new").unwrap());
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, "server");
-    let (cert, key) = old.issue(&subject, ExtendedKeyUsagePurpose::ServerAuth, &["127.0.0.1"]);
+    let (cert, key) = old.issue(&subject, ExtendedKeyUsagePurpose::ServerAuth, &["127.0.0.1"]).unwrap();
     let (cert_path, cert_flag) = file(&folder, "tls-cert-file", "tls.crt", &cert);
     let (key_path, key_flag) = file(&folder, "tls-private-key-file", "tls.key", &key);
     let server = Server::serve(&[&cert_flag, &key_flag]).await.unwrap();
@@ -247,7 +197,7 @@ async fn a_new_serving_certificate_is_used_for_new_connections() {
     };
     accepts(trusting(&old).get("/version").await).unwrap();
     assert!(trusting(&new).get("/version").await.is_err());
-    let (cert, key) = new.issue(&subject, ExtendedKeyUsagePurpose::ServerAuth, &["127.0.0.1"]);
+    let (cert, key) = new.issue(&subject, ExtendedKeyUsagePurpose::ServerAuth, &["127.0.0.1"]).unwrap();
     // Between the two steps, certificate and key do not match, and the old pair stays in use.
     replace(&cert_path, &cert);
     replace(&key_path, &key);
@@ -258,7 +208,7 @@ async fn a_new_serving_certificate_is_used_for_new_connections() {
 #[tokio::test]
 async fn identity_headers_are_accepted_only_from_front_proxies() {
     let folder = TempDir::new().unwrap();
-    let (clients, proxies) = (TestAuthority::new("clients"), TestAuthority::new("proxies"));
+    let (clients, proxies) = (TestAuthority::new("clients").unwrap(), TestAuthority::new("proxies").unwrap());
     let (_, client_flag) = file(&folder, "client-ca-file", "ca.crt", &clients.pem);
     let (_, proxy_flag) = file(&folder, "requestheader-client-ca-file", "proxy-ca.crt", &proxies.pem);
     let server = Server::serve(&[
@@ -279,16 +229,16 @@ async fn identity_headers_are_accepted_only_from_front_proxies() {
         ("x-remote-group", "ops"),
         ("x-remote-extra-example.com%2fscope", "one"),
     ];
-    let front = connect(&server, proxies.client("front", &[], None));
+    let front = connect(&server, proxies.client("front", &[], None).unwrap());
     let user = whoami(&front, &said).await.unwrap();
     assert_eq!(user["username"], "frank");
     assert_eq!(user["uid"], "frank-uid");
     assert_eq!(user["groups"], json!(["devs", "ops", "system:authenticated"]));
     assert_eq!(user["extra"], json!({"example.com/scope": ["one"]}));
     // With another name, another CA or no certificate, the identity headers are ignored.
-    let other = connect(&server, proxies.client("other", &[], None));
+    let other = connect(&server, proxies.client("other", &[], None).unwrap());
     rejects(other.send(Method::GET, "/version", &said, Bytes::new()).await, 401, "Unauthorized").unwrap();
-    let client = connect(&server, clients.client("carol", &[], None));
+    let client = connect(&server, clients.client("carol", &[], None).unwrap());
     assert_eq!(whoami(&client, &said).await.unwrap()["username"], "carol");
     let token = connect(&server, Credentials::Token("alicetoken".into()));
     assert_eq!(whoami(&token, &said).await.unwrap()["username"], "alice");
@@ -311,7 +261,7 @@ async fn identity_headers_are_accepted_only_from_front_proxies() {
 #[tokio::test]
 async fn a_front_proxy_ca_that_overlaps_the_client_ca_stops_the_start() {
     let folder = TempDir::new().unwrap();
-    let authority = TestAuthority::new("both");
+    let authority = TestAuthority::new("both").unwrap();
     let (_, client_flag) = file(&folder, "client-ca-file", "ca.crt", &authority.pem);
     let (_, proxy_flag) = file(&folder, "requestheader-client-ca-file", "proxy.crt", &authority.pem);
     let data = format!("--data-dir={}", folder.path().join("data").display());
@@ -327,17 +277,17 @@ async fn a_front_proxy_ca_that_overlaps_the_client_ca_stops_the_start() {
 #[tokio::test]
 async fn a_front_proxy_ca_that_overlaps_the_client_ca_is_ignored_on_reload() {
     let folder = TempDir::new().unwrap();
-    let (clients, proxies) = (TestAuthority::new("clients"), TestAuthority::new("proxies"));
+    let (clients, proxies) = (TestAuthority::new("clients").unwrap(), TestAuthority::new("proxies").unwrap());
     let (path, client_flag) = file(&folder, "client-ca-file", "ca.crt", &clients.pem);
     let (_, proxy_flag) = file(&folder, "requestheader-client-ca-file", "proxy.crt", &proxies.pem);
     let header = "--requestheader-username-headers=X-Remote-User";
     // An empty list of names allows any name, as a missing one does.
     let anybody = "--requestheader-allowed-names=";
     let server = Server::serve(&[&client_flag, &proxy_flag, header, anybody]).await.unwrap();
-    let of = |authority: &TestAuthority| connect(&server, authority.client("alice", &[], None));
+    let of = |authority: &TestAuthority| connect(&server, authority.client("alice", &[], None).unwrap());
     whoami(&of(&clients), &[]).await.unwrap();
     // With both CAs in the client CA file, the file is rejected, so a third CA in it is unknown too.
-    let third = TestAuthority::new("third");
+    let third = TestAuthority::new("third").unwrap();
     replace(&path, &format!("{}{}{}", clients.pem, proxies.pem, third.pem));
     eventually(SOON, async || {
         let said = server.log();

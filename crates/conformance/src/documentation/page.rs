@@ -2,7 +2,6 @@
 
 use crate::{Problem, Result};
 
-/// A page of the documentation.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DocPage {
     /// The path below the root of the repository.

@@ -11,7 +11,7 @@ use crate::{Problem, Result};
 /// The programs of etcd. They are in one folder, which `PORTCULLIS_ETCD` locates.
 const ETCD_PROGRAMS: [&str; 3] = ["etcd", "etcdctl", "etcdutl"];
 
-/// Where etcd is, by `PORTCULLIS_ETCD`, which `cargo xtask test` sets.
+/// The location of etcd by `PORTCULLIS_ETCD`, which `cargo xtask test` sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum EtcdLocation {
     /// `left-out`: `cargo xtask setup` found no etcd and has reported it.
@@ -34,7 +34,6 @@ impl EtcdLocation {
 /// How programs are found.
 struct ProgramSearch {
     etcd: EtcdLocation,
-    /// The value of `PATH`.
     path: OsString,
 }
 

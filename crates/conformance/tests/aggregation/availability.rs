@@ -7,11 +7,11 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::discovery::aggregated;
-use crate::helpers::{
+use crate::both_servers::{
     FISCHERS, NAME, PATIENCE, ROOT, SERVICES, create_service, service, wait_for_condition,
     without_aggregated_discovery,
 };
+use crate::discovery::aggregated;
 
 #[tokio::test]
 async fn apiservice_conditions_name_the_missing_part_and_requests_get_503() {

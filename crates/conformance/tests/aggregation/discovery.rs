@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::helpers::{
+use crate::both_servers::{
     AGGREGATED, FISCHERS, GROUP, NAME, PATIENCE, ROOT, SERVICES, resource_list, start_both,
     wait_for_condition, with_aggregated_discovery, without_aggregated_discovery,
 };

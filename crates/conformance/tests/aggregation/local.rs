@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::helpers::{
+use crate::both_servers::{
     FISCHERS, GROUP, NAME, PATIENCE, SERVICES, fischers, start_both, wait_for_condition,
     without_aggregated_discovery,
 };

@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod availability;
+mod both_servers;
 mod callers;
 mod discovery;
-mod helpers;
 mod local;
 mod namespaces;
 mod proxy;

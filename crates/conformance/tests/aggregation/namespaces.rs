@@ -8,8 +8,10 @@ use conformance::{Client, Problem, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::both_servers::{
+    AGGREGATED, GROUP, NAME, PATIENCE, ROOT, SERVICES, start_both, wait_for_condition,
+};
 use crate::discovery::{aggregated, group};
-use crate::helpers::{AGGREGATED, GROUP, NAME, PATIENCE, ROOT, SERVICES, start_both, wait_for_condition};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 const FLUNDERS: &str = "/apis/wardle.example.com/v1alpha1/namespaces/ponds/flunders";

@@ -8,7 +8,7 @@ use conformance::server::run_to_end;
 use conformance::{Server, accepts};
 use tempfile::TempDir;
 
-use crate::helpers::{
+use crate::both_servers::{
     FISCHERS, NAME, SERVICES, create_service, service, wait_for_condition, without_aggregated_discovery,
 };
 

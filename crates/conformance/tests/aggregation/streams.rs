@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::helpers::{FISCHERS, PATIENCE, start_both, without_aggregated_discovery};
+use crate::both_servers::{FISCHERS, PATIENCE, start_both, without_aggregated_discovery};
 
 #[tokio::test]
 async fn watches_are_streamed_and_end_with_client_or_server() {

@@ -1,13 +1,13 @@
-//! Admin access to devices: only in labelled namespaces, and always logged, audited and counted.
+//! Admin access to devices: only in labeled namespaces, and always logged, audited and counted.
 
 use conformance::{Server, accepts, rejects};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::helpers::{REFUSED, V1, claim, label, template};
+use crate::claims::{REFUSED, V1, claim, label, template};
 
 #[tokio::test]
-async fn admin_access_is_allowed_only_in_labelled_namespaces() {
+async fn admin_access_is_allowed_only_in_labeled_namespaces() {
     let betas = "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true";
     let server = Server::serve(&[betas]).await.unwrap();
     let client = server.client().unwrap();

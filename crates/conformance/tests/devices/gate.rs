@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::helpers::{
+use crate::claims::{
     PODS, SOON, V1, claim, label, node, pod, template, wait_for_node, wait_for_refused_claim,
 };
 

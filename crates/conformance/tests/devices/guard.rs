@@ -36,7 +36,7 @@ async fn only_users_with_the_permission_may_change_admin_access_labels() {
     };
     let namespaces = json!(["namespaces", "namespaces/status", "namespaces/finalize"]);
     grant("namespaces", json!({"apiGroups": [""], "resources": namespaces, "verbs": ["*"]})).await;
-    let labelled = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}});
+    let labeled = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}});
     let patch = async |subresource: &str, labels: Value| {
         let body = serde_json::to_vec(&json!({"metadata": {"labels": labels}})).unwrap();
         let headers = [("content-type", "application/merge-patch+json")];
@@ -48,10 +48,10 @@ async fn only_users_with_the_permission_may_change_admin_access_labels() {
     let both = ["resource.kubernetes.io/admin-access", "kubernetes.io/dra-admin-access"];
 
     // Users who may write namespaces may change other labels.
-    accepts(alice.post("/api/v1/namespaces", &labelled("plain", json!({"team": "a"}))).await).unwrap();
+    accepts(alice.post("/api/v1/namespaces", &labeled("plain", json!({"team": "a"}))).await).unwrap();
     accepts(patch("", json!({"team": "b"})).await).unwrap();
     for label in both {
-        let new = labelled("new", json!({label: "true"}));
+        let new = labeled("new", json!({label: "true"}));
         refused(rejects(alice.post("/api/v1/namespaces", &new).await, 403, "Forbidden").unwrap());
         for subresource in ["", "/status"] {
             let outcome = patch(subresource, json!({label: "true"})).await;
@@ -63,13 +63,15 @@ async fn only_users_with_the_permission_may_change_admin_access_labels() {
         refused(rejects(outcome, 403, "Forbidden").unwrap());
     }
     // She may not remove a label that another user set, and that label does not prevent her other changes.
-    accepts(admin.post("/api/v1/namespaces", &labelled("debug", json!({both[0]: "true"}))).await).unwrap();
     let body = |labels: Value| serde_json::to_vec(&json!({"metadata": {"labels": labels}})).unwrap();
     let headers = [("content-type", "application/merge-patch+json")];
-    let path = "/api/v1/namespaces/debug";
-    let gone = alice.send(Method::PATCH, path, &headers, body(json!({both[0]: null})).into()).await;
-    refused(rejects(gone, 403, "Forbidden").unwrap());
-    accepts(alice.send(Method::PATCH, path, &headers, body(json!({"team": "c"})).into()).await).unwrap();
+    for (name, label) in ["debug", "debug-kep"].into_iter().zip(both) {
+        accepts(admin.post("/api/v1/namespaces", &labeled(name, json!({label: "true"}))).await).unwrap();
+        let path = format!("/api/v1/namespaces/{name}");
+        let gone = alice.send(Method::PATCH, &path, &headers, body(json!({label: null})).into()).await;
+        refused(rejects(gone, 403, "Forbidden").unwrap());
+        accepts(alice.send(Method::PATCH, &path, &headers, body(json!({"team": "c"})).into()).await).unwrap();
+    }
 
     // A user with the permission may change the labels.
     grant(

@@ -3,7 +3,7 @@
 use conformance::{Client, Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
 
-use crate::helpers::{
+use crate::claims::{
     PODS, REFUSED, SOON, V1, allocation, claim, label, node, pod, request, template, wait_for_node,
 };
 

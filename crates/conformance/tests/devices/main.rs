@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod admin_access;
+mod claims;
 mod gate;
 mod guard;
-mod helpers;
 mod label_removed;
 mod pods;
 mod quota;

@@ -4,7 +4,7 @@ use conformance::{Problem, Server, accepts, eventually, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::helpers::{
+use crate::claims::{
     PODS, REFUSED, SOON, V1, allocation, claim, label, node, pod, request, template, wait_for_node,
     wait_for_refused_claim,
 };

@@ -3,7 +3,7 @@
 use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
 
-use crate::helpers::{SOON, V1, label};
+use crate::claims::{SOON, V1, label};
 
 const QUOTA: &str = "/api/v1/namespaces/default/resourcequotas";
 const DEVICES: &str = "gpu.deviceclass.resource.k8s.io/devices";

@@ -4,7 +4,7 @@ use conformance::{Client, Problem, Server, accepts, eventually};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::helpers::{PODS, SOON, V1, node, pod, wait_for_node};
+use crate::claims::{PODS, SOON, V1, node, pod, wait_for_node};
 
 const CLAIM: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c";
 

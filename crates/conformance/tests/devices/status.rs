@@ -4,7 +4,7 @@ use conformance::{Client, Server, accepts, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::helpers::{REFUSED, V1, claim};
+use crate::claims::{REFUSED, V1, claim};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
@@ -16,7 +16,6 @@ fn allocation_result(admin: bool) -> Value {
     json!({"devices": {"results": [result]}})
 }
 
-/// Grants a permission to a user.
 async fn grant(admin: &Client, user: &str, name: &str, rules: Value) {
     accepts(
         admin

@@ -3,7 +3,7 @@
 use conformance::{Server, accepts};
 use serde_json::{Value, json};
 
-use crate::helpers::{PODS, V1, allocation, node, pod, wait_for_node};
+use crate::claims::{PODS, V1, allocation, node, pod, wait_for_node};
 
 const RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 
@@ -41,7 +41,7 @@ async fn a_taint_rule_blocks_pods_without_a_toleration_until_it_is_deleted() {
     // Deleting the rule makes the device available, and the other pod is scheduled.
     accepts(client.delete(&format!("{RULES}/maintenance")).await).unwrap();
     accepts(client.delete(&format!("{PODS}/mechanic?gracePeriodSeconds=0")).await).unwrap();
-    conformance::eventually(crate::helpers::SOON, async || match wait_for_node(&client, "waits").await {
+    conformance::eventually(crate::claims::SOON, async || match wait_for_node(&client, "waits").await {
         Ok(node) if node == "one" => Ok(()),
         other => Err(conformance::Problem::new(format!("{other:?}"))),
     })

@@ -6,11 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use conformance::client::{Credentials, Trust};
-use conformance::{Client, Server, accepts, rejects};
+use conformance::{Client, Server, TestAuthority, accepts, rejects};
 use http::Method;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, PublicKeyData,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue, IsCa, Issuer, KeyPair,
+    PublicKeyData,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -119,48 +119,20 @@ async fn a_request_with_an_invalid_signature_is_rejected() {
     assert!(message(&status).ends_with(&wanted), "{status}");
 }
 
-/// A CA for client certificates with its file.
-struct TestAuthority {
-    params: CertificateParams,
-    key: KeyPair,
-    folder: TempDir,
-}
-
-impl TestAuthority {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let (key, folder) = (KeyPair::generate().unwrap(), TempDir::new().unwrap());
-        std::fs::write(folder.path().join("ca.crt"), params.self_signed(&key).unwrap().pem()).unwrap();
-        TestAuthority { params, key, folder }
-    }
-
-    /// The flag of this name with the CA file.
-    fn flag(&self, name: &str) -> String {
-        format!("--{name}={}", self.folder.path().join("ca.crt").display())
-    }
-
-    fn client(&self, server: &Server, name: &str, group: &str) -> Client {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::OrganizationName, group);
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        let certificate =
-            params.signed_by(&key, &Issuer::from_params(&self.params, &self.key)).unwrap().pem();
-        let credentials =
-            Credentials::Certificate(certificate.into_bytes(), key.serialize_pem().into_bytes());
-        Client::new(&server.url, Trust::Anything, credentials).unwrap()
-    }
+/// A client with a certificate of `authority`.
+fn client(authority: &TestAuthority, server: &Server, name: &str, group: &str) -> Client {
+    let credentials = authority.client(name, &[group], None).unwrap();
+    Client::new(&server.url, Trust::Anything, credentials).unwrap()
 }
 
 #[tokio::test]
 async fn a_node_may_request_only_its_own_certificate() {
-    let authority = TestAuthority::new();
+    let (authority, folder) = (TestAuthority::new("clients").unwrap(), TempDir::new().unwrap());
+    let ca = folder.path().join("ca.crt");
     let flags = ["--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"];
-    let server = Server::serve(&[flags[0], flags[1], &authority.flag("client-ca-file")]).await.unwrap();
-    let one = authority.client(&server, "system:node:one", "system:nodes");
+    let server =
+        Server::serve(&[flags[0], flags[1], &authority.flag("client-ca-file", &ca).unwrap()]).await.unwrap();
+    let one = client(&authority, &server, "system:node:one", "system:nodes");
     let signer = "kubernetes.io/kube-apiserver-client-kubelet";
     let ask =
         async |name: &str, pem: &str| one.post(SIGNING_REQUESTS, &signing_request(name, signer, pem)).await;
@@ -395,10 +367,11 @@ async fn status_line_for_headers(client: &Client, headers: &[&[u8]]) -> String {
 #[tokio::test]
 async fn malformed_identity_headers_do_not_fall_back_to_the_proxy_user() {
     // One CA for clients and proxies: the proxy's certificate also authenticates a user of its own.
-    let authority = TestAuthority::new();
+    let (authority, folder) = (TestAuthority::new("clients").unwrap(), TempDir::new().unwrap());
+    let ca = folder.path().join("ca.crt");
     let server = Server::serve(&[
-        &authority.flag("client-ca-file"),
-        &authority.flag("requestheader-client-ca-file"),
+        &authority.flag("client-ca-file", &ca).unwrap(),
+        &authority.flag("requestheader-client-ca-file", &ca).unwrap(),
         "--requestheader-allowed-names=front",
         "--requestheader-username-headers=X-Remote-User",
         "--requestheader-uid-headers=X-Remote-Uid",
@@ -407,7 +380,7 @@ async fn malformed_identity_headers_do_not_fall_back_to_the_proxy_user() {
     ])
     .await
     .unwrap();
-    let front = authority.client(&server, "front", "system:masters");
+    let front = client(&authority, &server, "front", "system:masters");
 
     // The proxy itself, and on behalf of a user whose name is not ASCII.
     assert!(status_line_for_headers(&front, &[]).await.contains(" 200 "));

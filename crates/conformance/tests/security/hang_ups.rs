@@ -9,7 +9,6 @@ use tokio::io::AsyncWriteExt as _;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Answers only discovery requests.
 fn answer_only_discovery(received: &Received) -> AggregatedReply {
     match received.path() {
         "/apis/silent.example.com/v1" => AggregatedReply::Json(

@@ -22,7 +22,6 @@ async fn lane_requests(client: &Client) -> u64 {
     metric(client, "portcullis_large_requests_total").await
 }
 
-/// A CRD with this schema of its `spec`.
 pub(crate) fn crd(plural: &str, spec: &Value) -> Value {
     json!({
         "metadata": {"name": format!("{plural}.example.com")},

@@ -14,7 +14,6 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// A resource from discovery with one of its subresources.
 struct DiscoveredSubresource {
     group_version: String,
     namespaced: bool,

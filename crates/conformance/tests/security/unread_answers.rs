@@ -44,7 +44,6 @@ async fn connect(client: &Client, protocol: &[u8]) -> TlsStream<TcpStream> {
     TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
 }
 
-/// Requests the list without reading the answer.
 async fn request_without_reading(client: &Client) -> TlsStream<TcpStream> {
     let mut stream = connect(client, b"http/1.1").await;
     let head = format!(

@@ -9,7 +9,7 @@ use webhook_auth::verify::{Configuration, Dialect, Groups};
 use webhook_auth::{ClientConfig, ConfigurationKind, Mode, Reason};
 
 use crate::guard::Guard;
-use crate::helpers::{
+use crate::site::{
     BINDINGS, PATIENCE, accounts, configurations, issuer, kube_admin, register, review, token_for, unregister,
 };
 use crate::turtles::{ACCOUNT, GROUP, SERVICES, TURTLES, TurtleApiServer};

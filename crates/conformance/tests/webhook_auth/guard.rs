@@ -14,9 +14,8 @@ use webhook_auth::keys::KeyCache;
 use webhook_auth::layer::WebhookAuthLayer;
 use webhook_auth::{ClientConfig, ConfigurationKind, Counts, Expected, Identity, Mode, Reason};
 
-use crate::helpers::Site;
+use crate::site::Site;
 
-/// A received review with its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedReview {
     pub(crate) identity: Option<Identity>,

@@ -4,9 +4,9 @@
 
 mod aggregated;
 mod guard;
-mod helpers;
 mod page;
 mod roll_out;
+mod site;
 mod turtles;
 mod webhook;
 

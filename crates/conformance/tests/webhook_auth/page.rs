@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use crate::helpers::{account, accounts, kube_client};
-use crate::webhook_example::{self, Flags};
+use crate::site::{account, accounts, kube_client};
+use crate::webhook_example::{self, WebhookFlags};
 use webhook_auth::verify::{Configuration, Dialect};
 use webhook_auth::{ClientConfig, ConfigurationKind};
 
@@ -74,7 +74,7 @@ async fn webhook_authentication_page_commands_work_with_the_rust_webhook() {
             file if file.is_file() => file.display().to_string(),
             _ => word.to_owned(),
         });
-        let flags = Flags::read(absolute).unwrap();
+        let flags = WebhookFlags::read(absolute).unwrap();
         let listener = TcpListener::bind(flags.get("listen").unwrap()).await.unwrap();
         webhook_example::serve(&flags, listener).await.unwrap();
     };

@@ -8,7 +8,7 @@ use webhook_auth::keys::KeyCache;
 use webhook_auth::{ConfigurationKind, Mode, Reason};
 
 use crate::guard::Guard;
-use crate::helpers::{MAPS, ON, PATIENCE, Running, issuer, kube_admin, register, unregister};
+use crate::site::{MAPS, ON, PATIENCE, Running, issuer, kube_admin, register, unregister};
 
 const PATHS: [(&str, ConfigurationKind, Mode); 3] = [
     ("/off", ConfigurationKind::Validating, Mode::Off),

@@ -14,7 +14,7 @@ use webhook_auth::client::WebhookTokens;
 use webhook_auth::verify::Dialect;
 
 use crate::aggregated_example::ask_webhooks;
-use crate::helpers::{Site, account, allow, attest, kube_client};
+use crate::site::{Site, account, allow, attest, kube_client};
 
 pub(crate) const GROUP: &str = "ninja.turtles.ai";
 pub(crate) const VERSION: &str = "/apis/ninja.turtles.ai/v1";
@@ -129,7 +129,6 @@ impl TurtleApiServer {
         TurtleCaller { kube, tokens, calls: Arc::default() }
     }
 
-    /// Registers the APIService of turtles.
     pub(crate) async fn register(&self, client: &Client) {
         let service = json!({"metadata": {"name": "turtles"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
         accepts(client.post("/api/v1/namespaces/turtles/services", &service).await).unwrap();

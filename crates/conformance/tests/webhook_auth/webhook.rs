@@ -13,7 +13,7 @@ use webhook_auth::verify::{Dialect, Groups, JWKS_PATH, Refresh};
 use webhook_auth::{ConfigurationKind, Mode, Reason};
 
 use crate::guard::Guard;
-use crate::helpers::{
+use crate::site::{
     DIALECTS, MAPS, ON, PATIENCE, Running, account, accounts, allow, attest, issuer, kube_admin, register,
     register_validating, review, token_for, unregister,
 };

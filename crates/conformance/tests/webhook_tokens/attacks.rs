@@ -4,7 +4,7 @@ use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{accepts, rejects};
 use serde_json::{Value, json};
 
-use crate::helpers::{
+use crate::token_requests::{
     ACCOUNTS, KINDS, MAPS, MUTATING, ON, VALIDATING, at, bearer_token, claims, configurations, create, hook,
     register, review, review_target, serve, token_of,
 };

@@ -7,7 +7,7 @@ use conformance::{accepts, rejects};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::helpers::{
+use crate::token_requests::{
     DURATIONS, KINDS, LOOKUPS, MAPS, MUTATING, ON, REQUESTS, VALIDATING, at, bearer_token, claims,
     configurations, create, hook, metric_sum, register, review, review_target, serve, token_of,
 };

@@ -8,7 +8,7 @@ use conformance::{Client, Problem, Server, accepts, eventually};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::helpers::{
+use crate::token_requests::{
     ACCOUNTS, KEP, KUBERNETES, ON, REQUESTS, VALIDATING, account, grant, metric_sum,
     register_unused_webhooks, request, token_of,
 };
@@ -52,7 +52,6 @@ impl AuditedServer {
         (answer.json(), annotation)
     }
 
-    /// Waits for the log line about a denial with this reason.
     async fn wait_for_log_line(&self, reason: &str) -> String {
         eventually(Duration::from_secs(30), async || {
             let log = self.server.log();

@@ -4,7 +4,9 @@ use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, accepts, rejects};
 use serde_json::json;
 
-use crate::helpers::{KINDS, MAPS, ON, bearer_token, claims, configurations, create, hook, register, serve};
+use crate::token_requests::{
+    KINDS, MAPS, ON, bearer_token, claims, configurations, create, hook, register, serve,
+};
 
 async fn service(client: &Client, name: &str, external: &str) {
     let body =

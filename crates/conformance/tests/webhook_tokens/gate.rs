@@ -5,7 +5,7 @@ use conformance::{Server, accepts, rejects};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::helpers::{
+use crate::token_requests::{
     KUBERNETES, MUTATING, ON, OWN_ACCOUNT, VALIDATING, account, at, bearer_token, create, hook, metric_sum,
     register, register_unused_webhooks, request, review, token_of,
 };

@@ -7,7 +7,7 @@ use conformance::{Problem, accepts, eventually, rejects};
 use http::Method;
 use serde_json::json;
 
-use crate::helpers::{
+use crate::token_requests::{
     ACCOUNTS, BINDINGS, KEP, KINDS, KUBERNETES, MAPS, MUTATING, ON, OWN_ACCOUNT, REQUESTS, ROLES, VALIDATING,
     account, at, bearer_token, claims, configurations, create, hook, metric_sum, register,
     register_unused_webhooks, request, review, serve, token_of, wait_until_rejected,

@@ -7,7 +7,7 @@ mod calls;
 mod denials;
 mod external;
 mod gate;
-mod helpers;
 mod life;
 mod metrics;
 mod requests;
+mod token_requests;

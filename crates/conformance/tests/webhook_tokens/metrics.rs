@@ -3,7 +3,7 @@
 use conformance::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, Server};
 
-use crate::helpers::{KINDS, ON, at, create, hook, register, serve};
+use crate::token_requests::{KINDS, ON, at, create, hook, register, serve};
 
 #[tokio::test]
 async fn the_metrics_of_the_kep_say_whether_the_gate_is_on_and_how_long_webhooks_take() {

@@ -4,7 +4,7 @@ use conformance::{accepts, rejects};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::helpers::{
+use crate::token_requests::{
     ACCOUNTS, KEP, KINDS, KUBERNETES, MUTATING, ON, VALIDATING, account, claims, grant,
     register_unused_webhooks, request, review, serve, token_of,
 };

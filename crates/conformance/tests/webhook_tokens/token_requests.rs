@@ -1,4 +1,4 @@
-//! Shared setup: a server with the feature gate, webhook configurations, and token requests.
+//! Starts a server with the feature gate, and creates webhook configurations and token requests.
 
 use std::time::Duration;
 
@@ -149,7 +149,6 @@ pub(crate) fn review_target(call: &ReviewCall) -> String {
     )
 }
 
-/// The token of a received review.
 pub(crate) fn bearer_token(call: &ReviewCall) -> Option<String> {
     let header = call.headers.get("authorization")?.to_str().unwrap();
     Some(header.strip_prefix("Bearer ").unwrap().to_owned())

@@ -1,4 +1,4 @@
-//! Shared setup: a server with an aggregated API server behind it.
+//! Starts a server with an aggregated API server behind it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Shared setup: claims, nodes with devices, and pods that use them.
+//! Creates claims, nodes with devices, and pods that use them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Shared setup: HTTPS servers, service accounts with permissions, and webhook configurations.
+//! Starts HTTPS servers, and creates service accounts with permissions, and webhook configurations.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
@@ -146,7 +146,6 @@ pub(crate) async fn issuer(client: &Client) -> String {
     document["issuer"].as_str().unwrap().to_owned()
 }
 
-/// A kube client with a token.
 pub(crate) async fn kube_client(url: &str, token: &str) -> kube::Client {
     let kubeconfig = Kubeconfig::from_yaml(&kubeconfig(url, token)).unwrap();
     let config =
@@ -154,7 +153,6 @@ pub(crate) async fn kube_client(url: &str, token: &str) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-/// A kube client of the administrator.
 pub(crate) async fn kube_admin(server: &Server) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig().unwrap()).unwrap();
     let config =
