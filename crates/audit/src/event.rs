@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use value::{Str, Value, write};
 
-use super::policy::{Level, Stage};
+use super::policy::{AuditStage, Level};
 
 /// Maximum bytes of the user agent that are recorded.
 const MAX_USER_AGENT: usize = 1024;
@@ -85,7 +85,7 @@ impl ResponseStatus {
 
 impl Event {
     /// Encodes the event as a line of JSON. `at` is the stage's time in microseconds since the Unix epoch.
-    pub(super) fn json(&self, stage: Stage, at: i64) -> Vec<u8> {
+    pub(super) fn json(&self, stage: AuditStage, at: i64) -> Vec<u8> {
         let mut out = AuditJsonWriter::begin();
         out.text("kind", "Event");
         out.text("apiVersion", "audit.k8s.io/v1");
@@ -132,7 +132,7 @@ impl Event {
     }
 
     /// Encodes the event as a line of `--audit-log-format=legacy`.
-    pub(super) fn legacy(&self, stage: Stage) -> Vec<u8> {
+    pub(super) fn legacy(&self, stage: AuditStage) -> Vec<u8> {
         let groups = |user: &User| user.groups.iter().map(|g| quote(g)).collect::<Vec<_>>().join(",");
         let named = !self.user.name.is_empty();
         let none = || "<none>".to_owned();

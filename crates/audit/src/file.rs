@@ -28,12 +28,12 @@ pub struct Rotation {
 }
 
 #[derive(Debug)]
-pub(super) enum Output {
+pub(super) enum AuditFileOutput {
     Stdout,
     File(RotatedFile),
 }
 
-impl Output {
+impl AuditFileOutput {
     /// Opens or creates the file, and creates its directory.
     pub(super) fn file(path: &Path, rotation: Rotation) -> io::Result<Self> {
         if let Some(directory) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
@@ -43,17 +43,17 @@ impl Output {
         let size = file.metadata()?.len();
         let file = RotatedFile { path: path.to_owned(), rotation, file, size };
         file.tidy();
-        Ok(Output::File(file))
+        Ok(AuditFileOutput::File(file))
     }
 
     /// Writes the lines in order; returns one result per line.
     pub(super) fn write(&mut self, lines: &[Vec<u8>]) -> Vec<io::Result<()>> {
         match self {
-            Output::Stdout => {
+            AuditFileOutput::Stdout => {
                 let mut out = io::stdout().lock();
                 lines.iter().map(|line| out.write_all(line).and_then(|()| out.flush())).collect()
             }
-            Output::File(file) => lines.iter().map(|line| file.write(line)).collect(),
+            AuditFileOutput::File(file) => lines.iter().map(|line| file.write(line)).collect(),
         }
     }
 }
@@ -120,7 +120,7 @@ impl RotatedFile {
             }
         };
         if let Err(error) = std::thread::Builder::new().name("audit-tidy".to_owned()).spawn(work) {
-            warn!(%error, "cannot start the thread that compresses and removes old audit logs");
+            warn!(%error, "cannot start the thread that compresses and removes old audit logs; they stay until the next rotation: check the limit on threads");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Audit events: the user, request, time and outcome of each request.
 //!
-//! A [`AuditRecord`] begins when a request arrives and is opened after authentication, when the [`Policy`]
+//! A [`AuditRecord`] begins when a request arrives and is opened after authentication, when the [`AuditPolicy`]
 //! determines its level. It is closed after the response, also for rejected users, watches, timeouts and
 //! panics. In between it collects the impersonated user, the authorization decision, request and response
 //! objects, and annotations. Each stage becomes a line in the [`log`].
@@ -8,11 +8,11 @@
 //! A record never contains data above the policy's level, so such data cannot reach the log.
 //!
 //! ```
-//! use audit::{Level, Policy};
+//! use audit::{Level, AuditPolicy};
 //! use requests::request_info::{Query, RequestInfo};
 //!
 //! # fn main() -> Result<(), String> {
-//! let policy = Policy::parse(b"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]")?;
+//! let policy = AuditPolicy::parse(b"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]")?;
 //! let info = RequestInfo::parse(&http::Method::GET, "/api/v1/nodes", &Query::parse(""));
 //! assert_eq!(policy.evaluate(None, &info).level, Level::Metadata);
 //! # Ok(())
@@ -22,6 +22,7 @@
 mod event;
 mod file;
 mod log;
+mod object;
 mod policy;
 mod shorten;
 
@@ -35,13 +36,13 @@ use authn::{AuthenticationMethod, Caller, User};
 use bytes::Bytes;
 use http::HeaderMap;
 use requests::request_info::RequestInfo;
-use runtime::{ConfigError, MetricRegistry, clock};
+use runtime::{ConfigError, LogLimit, MetricRegistry, clock};
 use tracing::warn;
 use value::{Str, Value, json, write};
 
 pub use file::Rotation;
-pub use log::{AuditBatch, AuditLogFormat, LogConfig, Mode};
-pub use policy::{AuditDecision, Level, Policy, Stage};
+pub use log::{AuditBatch, AuditLogFormat, AuditLogMode, LogConfig};
+pub use policy::{AuditDecision, AuditPolicy, AuditStage, Level};
 
 use event::{AuditObjectRef, Event, Impersonated, ResponseStatus};
 use log::{AuditLog, Counters};
@@ -53,7 +54,7 @@ pub const HEADER: &str = "audit-id";
 #[derive(Clone, Debug)]
 pub struct AuditConfig {
     /// Content of `--audit-policy-file`, validated.
-    pub policy: Policy,
+    pub policy: AuditPolicy,
     /// Values of the `--audit-log-*` flags.
     pub log: LogConfig,
 }
@@ -61,7 +62,7 @@ pub struct AuditConfig {
 /// The audit policy and the log.
 #[derive(Debug)]
 pub struct Audit {
-    policy: Policy,
+    policy: AuditPolicy,
     log: AuditLog,
     counters: Counters,
 }
@@ -86,10 +87,10 @@ impl Audit {
 
 /// The audit data of one request. Cheap to clone; clones share the data.
 #[derive(Clone, Debug)]
-pub struct AuditRecord(Option<Arc<Inner>>);
+pub struct AuditRecord(Option<Arc<AuditRecordState>>);
 
 #[derive(Debug)]
-struct Inner {
+struct AuditRecordState {
     audit: Arc<Audit>,
     id: Str,
     received: i64,
@@ -108,7 +109,7 @@ struct AuditedRequest {
 
 /// If the client disconnects before the response, the record is dropped with the request and is then closed
 /// as in kube-apiserver.
-impl Drop for Inner {
+impl Drop for AuditRecordState {
     fn drop(&mut self) {
         let Some(open) = self.open.take().filter(|open| !open.is_closed.load(Ordering::Relaxed)) else {
             return;
@@ -122,15 +123,15 @@ impl Drop for Inner {
             ..ResponseStatus::default()
         });
         if open.is_long_running && !was_started {
-            self.write_later(&open, &event, Stage::ResponseStarted);
+            self.write_later(&open, &event, AuditStage::ResponseStarted);
         }
-        self.write_later(&open, &event, Stage::ResponseComplete);
+        self.write_later(&open, &event, AuditStage::ResponseComplete);
     }
 }
 
-impl Inner {
+impl AuditRecordState {
     /// Writes an event without waiting for it.
-    fn write_later(&self, open: &AuditedRequest, event: &Event, stage: Stage) {
+    fn write_later(&self, open: &AuditedRequest, event: &Event, stage: AuditStage) {
         if !open.decision.omit_stages.contains(&stage) {
             self.audit.log.write_later(event, stage, clock::now_micros());
         }
@@ -165,7 +166,7 @@ impl AuditRecord {
     pub fn begin(audit: Option<&Arc<Audit>>, id: Str) -> Self {
         AuditRecord(audit.map(|audit| {
             let audit = Arc::clone(audit);
-            Arc::new(Inner { audit, id, received: clock::now_micros(), open: OnceLock::new() })
+            Arc::new(AuditRecordState { audit, id, received: clock::now_micros(), open: OnceLock::new() })
         }))
     }
 
@@ -212,7 +213,7 @@ impl AuditRecord {
         });
     }
 
-    fn opened(&self) -> Option<(&Arc<Inner>, &AuditedRequest)> {
+    fn opened(&self) -> Option<(&Arc<AuditRecordState>, &AuditedRequest)> {
         let inner = self.0.as_ref()?;
         inner.open.get().map(|open| (inner, open))
     }
@@ -237,7 +238,10 @@ impl AuditRecord {
         let mut event = open.event();
         match event.annotations.get(key) {
             Some(first) if *first != value => {
+                static LOG: LogLimit = LogLimit::with_burst(20);
+                let Some(unlogged) = LOG.due() else { return };
                 warn!(
+                    unlogged,
                     "Failed to set annotations[{key:?}] to {value:?} for audit:{:?}, it has already been set to {first:?}",
                     inner.id
                 );
@@ -307,7 +311,7 @@ impl AuditRecord {
             }
         }
         if open.decision.level >= Level::Request {
-            event.request_object = Some(open.encode(object).into());
+            event.request_object = Some(object::encode(object, open.decision.omit_managed_fields).into());
         }
     }
 
@@ -327,14 +331,13 @@ impl AuditRecord {
             Bytes::copy_from_slice(text)
         } else {
             match json::parse_wrapped(text) {
-                Ok(object) => open.encode(&object).into(),
+                Ok(object) => object::encode(&object, open.decision.omit_managed_fields).into(),
                 Err(_) => return,
             }
         };
         open.event().response_object = Some(encoded);
     }
 
-    /// Records the `Status` of the response.
     pub fn response_status(&self, status: &Value) {
         let Some(open) = self.wants(Level::Metadata) else { return };
         open.event().status = Some(ResponseStatus::of(status));
@@ -354,7 +357,7 @@ impl AuditRecord {
     /// the request.
     pub async fn received(&self) -> Result<(), &'static str> {
         let Some((inner, _)) = self.opened() else { return Ok(()) };
-        if self.write(Stage::RequestReceived, inner.received).await {
+        if self.write(AuditStage::RequestReceived, inner.received).await {
             return Ok(());
         }
         inner.audit.counters.rejected.inc();
@@ -364,7 +367,7 @@ impl AuditRecord {
     /// Writes the ResponseStarted event before the headers of a long-running response are sent.
     pub async fn started(&self, code: u16) {
         self.set_code(code);
-        self.write(Stage::ResponseStarted, clock::now_micros()).await;
+        self.write(AuditStage::ResponseStarted, clock::now_micros()).await;
     }
 
     /// Writes the ResponseComplete event before a whole response is sent.
@@ -372,7 +375,7 @@ impl AuditRecord {
         self.set_code(code);
         // The event is queued at once, even if this future is dropped during the write.
         self.close();
-        self.write(Stage::ResponseComplete, clock::now_micros()).await;
+        self.write(AuditStage::ResponseComplete, clock::now_micros()).await;
     }
 
     /// Marks the record as complete, so that its drop writes no event.
@@ -383,8 +386,8 @@ impl AuditRecord {
     }
 
     /// Completes the record when the result is dropped; for long-running responses.
-    pub fn complete_at_end(&self) -> Closing {
-        Closing(self.clone())
+    pub fn complete_at_end(&self) -> RecordCloser {
+        RecordCloser(self.clone())
     }
 
     /// Writes the Panic event of a failed handler.
@@ -398,7 +401,7 @@ impl AuditRecord {
             code: 500,
         });
         self.close();
-        self.write(Stage::Panic, clock::now_micros()).await;
+        self.write(AuditStage::Panic, clock::now_micros()).await;
     }
 
     fn set_code(&self, code: u16) {
@@ -407,7 +410,7 @@ impl AuditRecord {
         }
     }
 
-    async fn write(&self, stage: Stage, at: i64) -> bool {
+    async fn write(&self, stage: AuditStage, at: i64) -> bool {
         let Some((inner, open)) = self.opened() else { return true };
         if open.decision.omit_stages.contains(&stage) {
             return true;
@@ -417,64 +420,16 @@ impl AuditRecord {
     }
 }
 
-impl AuditedRequest {
-    /// Encodes an object for the event, without managed fields if the policy omits them.
-    fn encode(&self, object: &Value) -> Vec<u8> {
-        if !self.decision.omit_managed_fields {
-            return compact(object);
-        }
-        let mut object = object.clone();
-        object.remove_at(&["metadata", "managedFields"]);
-        for (list, inside) in [("items", None), ("rows", Some("object"))] {
-            let Some(Value::List(items)) = object.as_map_mut().and_then(|map| map.get_mut(list)) else {
-                continue;
-            };
-            for item in items {
-                match inside {
-                    None => item.remove_at(&["metadata", "managedFields"]),
-                    Some(inside) => item.remove_at(&[inside, "metadata", "managedFields"]),
-                };
-            }
-        }
-        compact(&object)
-    }
-}
-
-/// Encodes an object on one line, with `kind` and `apiVersion` first.
-fn compact(object: &Value) -> Vec<u8> {
-    let mut out = vec![b'{'];
-    let mut field = |key: &str, value: &Value| {
-        if out.len() > 1 {
-            out.push(b',');
-        }
-        write::string(&mut out, key);
-        out.push(b':');
-        write::write(&mut out, value);
-    };
-    for key in ["kind", "apiVersion"] {
-        if let Some(value) = object.get(key) {
-            field(key, value);
-        }
-    }
-    for (key, value) in object.as_map().into_iter().flat_map(value::Map::iter) {
-        if !matches!(key.as_str(), "apiVersion" | "kind") {
-            field(key, value);
-        }
-    }
-    out.push(b'}');
-    out
-}
-
 /// Writes the ResponseComplete event on drop.
 #[derive(Debug)]
-pub struct Closing(AuditRecord);
+pub struct RecordCloser(AuditRecord);
 
-impl Drop for Closing {
+impl Drop for RecordCloser {
     fn drop(&mut self) {
         let Some((inner, open)) = self.0.opened() else { return };
         if !open.is_closed.swap(true, Ordering::Relaxed) {
             let event = open.event().clone();
-            inner.write_later(open, &event, Stage::ResponseComplete);
+            inner.write_later(open, &event, AuditStage::ResponseComplete);
         }
     }
 }

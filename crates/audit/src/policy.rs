@@ -5,6 +5,7 @@
 
 mod decode;
 
+use api::non_resource_urls::non_resource_url_matches;
 use authn::User;
 use requests::request_info::RequestInfo;
 use value::Str;
@@ -16,9 +17,9 @@ pub enum Level {
     None,
     /// User, request, time and outcome.
     Metadata,
-    /// Also the request body.
+    /// Metadata and the request body.
     Request,
-    /// Also the response body.
+    /// Metadata, the request body and the response body.
     RequestResponse,
 }
 
@@ -39,29 +40,32 @@ impl Level {
 
 /// Points of a request at which an event can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum AuditStage {
     /// After authentication, before any processing.
     RequestReceived,
     /// Before the headers of a long-running response are sent.
     ResponseStarted,
-    /// The response is complete.
     ResponseComplete,
     /// The request handler panicked.
     Panic,
 }
 
-impl Stage {
+impl AuditStage {
     /// All stages in chronological order, then `Panic`.
-    pub const ALL: [Stage; 4] =
-        [Stage::RequestReceived, Stage::ResponseStarted, Stage::ResponseComplete, Stage::Panic];
+    pub const ALL: [AuditStage; 4] = [
+        AuditStage::RequestReceived,
+        AuditStage::ResponseStarted,
+        AuditStage::ResponseComplete,
+        AuditStage::Panic,
+    ];
 
     /// The name in policies and events.
     pub fn as_str(self) -> &'static str {
         match self {
-            Stage::RequestReceived => "RequestReceived",
-            Stage::ResponseStarted => "ResponseStarted",
-            Stage::ResponseComplete => "ResponseComplete",
-            Stage::Panic => "Panic",
+            AuditStage::RequestReceived => "RequestReceived",
+            AuditStage::ResponseStarted => "ResponseStarted",
+            AuditStage::ResponseComplete => "ResponseComplete",
+            AuditStage::Panic => "Panic",
         }
     }
 }
@@ -71,14 +75,14 @@ impl Stage {
 pub struct AuditDecision {
     pub level: Level,
     /// Stages at which no event is written.
-    pub omit_stages: Vec<Stage>,
+    pub omit_stages: Vec<AuditStage>,
     /// Omit `metadata.managedFields` from recorded objects.
     pub omit_managed_fields: bool,
 }
 
 /// A validated audit policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct AuditPolicy {
     rules: Vec<AuditRule>,
 }
 
@@ -107,7 +111,7 @@ struct GroupResources {
     names: Vec<Str>,
 }
 
-impl Policy {
+impl AuditPolicy {
     /// Parses and validates a policy. Errors have the text of kube-apiserver.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         decode::policy(bytes)
@@ -136,7 +140,8 @@ impl AuditConditions {
                 && (self.namespaces.is_empty() || self.namespaces.contains(&info.namespace))
                 && (self.resources.is_empty() || self.resources.iter().any(|r| r.matches(info)));
         }
-        self.paths.is_empty() || !info.is_resource && self.paths.iter().any(|spec| covers(spec, &info.path))
+        self.paths.is_empty()
+            || !info.is_resource && self.paths.iter().any(|spec| non_resource_url_matches(spec, &info.path))
     }
 }
 
@@ -164,11 +169,6 @@ fn is_resource(spec: &str, info: &RequestInfo) -> bool {
     }
     spec.strip_prefix("*/") == Some(subresource)
         || spec.strip_prefix(resource).and_then(|rest| rest.strip_prefix('/')) == Some(subresource)
-}
-
-/// Matches a path exactly, or as a prefix if `spec` ends in `*`.
-fn covers(spec: &str, path: &str) -> bool {
-    spec == "*" || spec == path || spec.ends_with('*') && path.starts_with(spec.trim_end_matches('*'))
 }
 
 #[cfg(test)]

@@ -124,5 +124,5 @@ fn shorten_word(word: &mut Str, most: usize) {
 }
 
 fn shorten(text: &mut String, most: usize) {
-    text.truncate(text.floor_char_boundary(most));
+    text.truncate(first_bytes(text, most).len());
 }

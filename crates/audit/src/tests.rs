@@ -9,7 +9,8 @@ use value::{Value, json};
 
 use super::event::{source_ips, user_agent};
 use super::{
-    Audit, AuditConfig, AuditLogFormat, AuditRecord, LogConfig, Mode, Policy, RecordedRequest, Rotation,
+    Audit, AuditConfig, AuditLogFormat, AuditLogMode, AuditPolicy, AuditRecord, LogConfig, RecordedRequest,
+    Rotation,
 };
 
 struct RecordedAudit {
@@ -24,12 +25,12 @@ impl RecordedAudit {
         let path = directory.path().join("audit.log");
         let policy = format!("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: {rules}");
         let config = AuditConfig {
-            policy: Policy::parse(policy.as_bytes()).unwrap(),
+            policy: AuditPolicy::parse(policy.as_bytes()).unwrap(),
             log: LogConfig {
                 path: Some(path.clone()),
                 rotation: Rotation { max_megabytes: 0, max_days: 0, max_backups: 0, compress: false },
                 format: AuditLogFormat::Json,
-                mode: Mode::Blocking,
+                mode: AuditLogMode::Blocking,
                 max_event: None,
             },
         };

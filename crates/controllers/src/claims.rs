@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use value::{Str, Value};
 
 use crate::api::{Api, ObjectChange, PatchBody, ResourceKind, WatchSource, unless_gone};
-use crate::drive::{self, Controller, Next};
+use crate::drive::{self, Controller, ReconcileOutcome};
 use crate::events;
 pub use counts::{ClaimLabels, ClaimObserver, ObserveClaims};
 use index::PodClaimIndex;
@@ -151,12 +151,15 @@ impl<A: Api> Controller for ResourceClaimController<A> {
         keys.into_iter().map(|key| (key, Duration::ZERO)).collect()
     }
 
-    async fn reconcile(&self, key: ClaimControllerKey) -> Result<Next<ClaimControllerKey>, Status> {
+    async fn reconcile(
+        &self,
+        key: ClaimControllerKey,
+    ) -> Result<ReconcileOutcome<ClaimControllerKey>, Status> {
         match key {
             ClaimControllerKey::Pod { namespace, name } => self.pod(&namespace, &name).await,
             ClaimControllerKey::Claim { namespace, name } => self.claim(&namespace, &name).await,
         }?;
-        Ok(Next::Done)
+        Ok(ReconcileOutcome::Done)
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use value::{Str, Value};
 
 use crate::api::{Api, ObjectChange, ResourceKind, WatchSource, unless_gone};
-use crate::drive::{self, Controller, Next};
+use crate::drive::{self, Controller, ReconcileOutcome};
 
 /// Name of the service account it uses, because Kubernetes has none for this task.
 pub(crate) const NAME: &str = crate::garbage::NAME;
@@ -42,19 +42,19 @@ impl<A: Api> Controller for Expiry<A> {
         vec![(key, left(&change.object, self.life, self.api.now()))]
     }
 
-    async fn reconcile(&self, (namespace, name): Self::Key) -> Result<Next<Self::Key>, Status> {
+    async fn reconcile(&self, (namespace, name): Self::Key) -> Result<ReconcileOutcome<Self::Key>, Status> {
         let object_ref = self.events.object_ref(&namespace, &name);
-        let Some(event) = self.api.get(&object_ref)? else { return Ok(Next::Done) };
+        let Some(event) = self.api.get(&object_ref)? else { return Ok(ReconcileOutcome::Done) };
         let left = left(&event, self.life, self.api.now());
         if !left.is_zero() {
-            return Ok(Next::After(left));
+            return Ok(ReconcileOutcome::After(left));
         }
         // Preconditions, so that an event written in the meantime survives.
         let mut options = Value::default();
         options.set_at(&["preconditions", "uid"], meta::uid(&event));
         options.set_at(&["preconditions", "resourceVersion"], meta::resource_version(&event));
         unless_gone(self.api.delete(&object_ref, &options).await)?;
-        Ok(Next::Done)
+        Ok(ReconcileOutcome::Done)
     }
 }
 

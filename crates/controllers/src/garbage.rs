@@ -18,23 +18,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::{Status, meta};
+use runtime::LogLimit;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 use value::{Str, Value};
 
 use crate::api::{Api, ObjectChange, PatchBody, WatchSource, unless_gone};
-use crate::drive::{self, Controller, Next};
+use crate::drive::{self, Controller, ReconcileOutcome};
 
-use decision::{Action, Deletion, GarbageDecision};
+use decision::{Deletion, DependentAction, GarbageDecision};
 use graph::OwnerGraph;
 
 pub(crate) const NAME: &str = "generic-garbage-collector";
 
-/// Finalizer of an owner while its dependents are deleted before it.
-const FOREGROUND: &str = "foregroundDeletion";
-/// Finalizer of an owner while references to it are removed from its dependents.
-const ORPHAN: &str = "orphan";
 /// Retry interval for an object with an owner of a kind that is not served.
 const UNKNOWN_KIND: Duration = Duration::from_mins(5);
 /// Maximum concurrent writes to the dependents of one owner.
@@ -65,27 +62,31 @@ impl<A: Api> Controller for GarbageCollector<A> {
         lock(&self.graph).restart();
     }
 
-    async fn reconcile(&self, uid: Str) -> Result<Next<Str>, Status> {
+    async fn reconcile(&self, uid: Str) -> Result<ReconcileOutcome<Str>, Status> {
         let decision = decision::decide(&self.graph, &*self.api, &uid).await?;
         match decision {
-            GarbageDecision::Nothing => Ok(Next::Done),
-            GarbageDecision::Attempt(dependents) => Ok(Next::Keys(dependents)),
+            GarbageDecision::Nothing => Ok(ReconcileOutcome::Done),
+            GarbageDecision::Attempt(dependents) => Ok(ReconcileOutcome::Keys(dependents)),
             GarbageDecision::Impossible { dependent, owner } => {
-                warn!(
-                    %dependent,
-                    ?owner,
-                    "cannot resolve an owner reference: a cluster-scoped object must not reference a namespaced owner; \
-                     the object is left alone until its metadata.ownerReferences are corrected"
-                );
-                Ok(Next::Done)
+                static LOG: LogLimit = LogLimit::with_burst(20);
+                if let Some(unlogged) = LOG.due() {
+                    warn!(
+                        %dependent,
+                        ?owner,
+                        unlogged,
+                        "cannot resolve an owner reference: a cluster-scoped object must not reference a namespaced owner; \
+                         the object is left alone until its metadata.ownerReferences are corrected"
+                    );
+                }
+                Ok(ReconcileOutcome::Done)
             }
             GarbageDecision::UnknownKind { dependent, kind } => {
                 debug!(%dependent, kind, "cannot resolve an owner reference: its kind is not served; retrying later");
-                Ok(Next::After(UNKNOWN_KIND))
+                Ok(ReconcileOutcome::After(UNKNOWN_KIND))
             }
             GarbageDecision::Do(actions) => {
                 self.perform(actions).await?;
-                Ok(Next::Done)
+                Ok(ReconcileOutcome::Done)
             }
         }
     }
@@ -93,10 +94,10 @@ impl<A: Api> Controller for GarbageCollector<A> {
 
 impl<A: Api> GarbageCollector<A> {
     /// Performs the actions in order; consecutive patches of owner references run concurrently.
-    async fn perform(&self, actions: Vec<Action>) -> Result<(), Status> {
+    async fn perform(&self, actions: Vec<DependentAction>) -> Result<(), Status> {
         let mut together: JoinSet<Result<(), Status>> = JoinSet::new();
         for action in actions {
-            if matches!(action, Action::Patch { .. }) {
+            if matches!(action, DependentAction::Patch { .. }) {
                 if together.len() >= WRITES_AT_ONCE {
                     joined(together.join_next().await)?;
                 }
@@ -124,12 +125,12 @@ fn joined(written: Option<Result<Result<(), Status>, tokio::task::JoinError>>) -
     written.map_or(Ok(()), |written| written.unwrap_or_else(|e| Err(Status::internal(e))))
 }
 
-async fn perform<A: Api>(api: Arc<A>, action: Action) -> Result<(), Status> {
+async fn perform<A: Api>(api: Arc<A>, action: DependentAction) -> Result<(), Status> {
     match action {
-        Action::Patch { object_ref, patch } | Action::Release { object_ref, patch } => {
+        DependentAction::Patch { object_ref, patch } | DependentAction::Release { object_ref, patch } => {
             unless_gone(api.patch(&object_ref, "", &PatchBody::Merge(patch)).await)
         }
-        Action::Delete(deletion) => delete(&*api, &deletion).await,
+        DependentAction::Delete(deletion) => delete(&*api, &deletion).await,
     }
 }
 

@@ -20,7 +20,7 @@ use tracing::debug;
 use value::{Str, Value};
 
 use crate::api::{Api, ObjectChange, ResourceKind, StoredBy, TypedObjectRef, WatchSource, unless_gone};
-use crate::drive::{self, Controller, Next};
+use crate::drive::{self, Controller, ReconcileOutcome};
 
 use conditions::Findings;
 use value::Backoff;
@@ -28,7 +28,7 @@ use value::Backoff;
 pub(crate) const NAME: &str = "namespace-controller";
 
 /// This controller's finalizer in `spec.finalizers`.
-const FINALIZER: &str = "kubernetes";
+const FINALIZER: &str = api::finalizers::KUBERNETES;
 /// Delay before content is deleted: a request admitted just before the deletion is stored within this time.
 const SETTLE: Duration = Duration::from_millis(100);
 /// Minimum retry delay while objects with finalizers or a grace period remain.
@@ -63,15 +63,15 @@ impl<A: Api> Controller for Namespaces<A> {
         vec![(change.object_ref.name.clone(), SETTLE)]
     }
 
-    async fn reconcile(&self, name: Str) -> Result<Next<Str>, Status> {
+    async fn reconcile(&self, name: Str) -> Result<ReconcileOutcome<Str>, Status> {
         let object_ref = self.namespaces.object_ref("", &name);
-        let Some(namespace) = self.api.get(&object_ref)? else { return Ok(Next::Done) };
+        let Some(namespace) = self.api.get(&object_ref)? else { return Ok(ReconcileOutcome::Done) };
         match step(&namespace) {
-            NamespaceStep::Nothing => return Ok(Next::Done),
+            NamespaceStep::Nothing => return Ok(ReconcileOutcome::Done),
             NamespaceStep::Mark(marked) => {
                 // The change of the phase queues the key again.
                 unless_gone(self.api.update(&object_ref, "status", &marked).await)?;
-                return Ok(Next::Done);
+                return Ok(ReconcileOutcome::Done);
             }
             NamespaceStep::Empty => {}
         }
@@ -81,13 +81,13 @@ impl<A: Api> Controller for Namespaces<A> {
             return Err(Status::internal(error));
         }
         if findings.left > 0 {
-            return Ok(Next::After(wait_for(findings.left)));
+            return Ok(ReconcileOutcome::After(wait_for(findings.left)));
         }
-        let Some(latest) = self.api.get(&object_ref)? else { return Ok(Next::Done) };
+        let Some(latest) = self.api.get(&object_ref)? else { return Ok(ReconcileOutcome::Done) };
         if meta::uid(&latest) == meta::uid(&namespace) {
             unless_gone(self.api.update(&object_ref, "finalize", &finalized(latest)).await)?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileOutcome::Done)
     }
 }
 

@@ -14,7 +14,7 @@ use value::{Str, Value};
 use crate::api::{
     Api, ClusterReader, ObjectChange, PatchBody, ResourceKind, TypedObjectRef, WatchSource, unless_gone,
 };
-use crate::drive::{self, Controller, Next};
+use crate::drive::{self, Controller, ReconcileOutcome};
 
 pub(crate) const NAME: &str = "pod-garbage-collector";
 
@@ -52,11 +52,11 @@ impl<A: Api> Controller for PodGarbageCollector<A> {
         key_to_check(&*self.api, &self.nodes, change, self.quarantine).into_iter().collect()
     }
 
-    async fn reconcile(&self, key: PodGcKey) -> Result<Next<PodGcKey>, Status> {
+    async fn reconcile(&self, key: PodGcKey) -> Result<ReconcileOutcome<PodGcKey>, Status> {
         let (pods, node, quarantined) = match &key {
             PodGcKey::Pod { namespace, name } => {
                 let Some(pod) = self.api.get(&self.pods.object_ref(namespace, name))? else {
-                    return Ok(Next::Done);
+                    return Ok(ReconcileOutcome::Done);
                 };
                 let node = match node_name(&pod) {
                     "" => None,
@@ -74,7 +74,7 @@ impl<A: Api> Controller for PodGarbageCollector<A> {
                 self.end(&pod, reason).await?;
             }
         }
-        Ok(Next::Done)
+        Ok(ReconcileOutcome::Done)
     }
 }
 
@@ -101,7 +101,7 @@ enum OrphanReason {
     NodeGone,
     /// Its node has the out-of-service taint.
     OutOfService,
-    /// It is being deleted and never had a node.
+    /// The pod is being deleted and never had a node.
     Unscheduled,
 }
 

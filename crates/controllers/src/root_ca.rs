@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use value::{Str, Value};
 
 use crate::api::{Api, ObjectChange, ResourceKind, WatchSource, object};
-use crate::drive::{self, Controller, Next};
+use crate::drive::{self, Controller, ReconcileOutcome};
 
 pub(crate) const NAME: &str = "root-ca-cert-publisher";
 
@@ -52,7 +52,7 @@ impl<A: Api> Controller for RootCa<A> {
         }
     }
 
-    async fn reconcile(&self, namespace: Str) -> Result<Next<Str>, Status> {
+    async fn reconcile(&self, namespace: Str) -> Result<ReconcileOutcome<Str>, Status> {
         let there = self.api.get(&self.namespaces.object_ref("", &namespace))?;
         let object_ref = self.config_maps.object_ref(&namespace, CONFIG_MAP);
         let stored = self.api.get(&object_ref)?;
@@ -63,7 +63,7 @@ impl<A: Api> Controller for RootCa<A> {
             }
             ConfigMapWrite::Update(object) => drop(self.api.update(&object_ref, "", &object).await?),
         }
-        Ok(Next::Done)
+        Ok(ReconcileOutcome::Done)
     }
 }
 

@@ -30,7 +30,7 @@ use value::{Str, Value};
 
 use crate::api::{Api, ObjectChange, ResourceKind, WatchSource};
 use crate::claims;
-use crate::drive::{self, Controller, Next};
+use crate::drive::{self, Controller, ReconcileOutcome};
 use cache::SchedulerCache;
 
 pub(crate) const NAME: &str = "kube-scheduler";
@@ -184,13 +184,15 @@ impl<A: Api> Controller for Scheduler<A> {
         cache.pending.iter().map(|(namespace, name)| (PodKey::of(namespace, name), wait)).collect()
     }
 
-    async fn reconcile(&self, key: PodKey) -> Result<Next<PodKey>, Status> {
+    async fn reconcile(&self, key: PodKey) -> Result<ReconcileOutcome<PodKey>, Status> {
         let object_ref = self.pods.object_ref(&key.namespace, &key.name);
-        let Some(pod) = self.api.get(&object_ref)?.filter(is_pending) else { return Ok(Next::Done) };
+        let Some(pod) = self.api.get(&object_ref)?.filter(is_pending) else {
+            return Ok(ReconcileOutcome::Done);
+        };
         let pod_claims = match self.pod_claims(&pod)? {
             Err(why) => {
                 self.report_unschedulable(&object_ref, &pod, &why).await?;
-                return Ok(Next::Done);
+                return Ok(ReconcileOutcome::Done);
             }
             Ok(pod_claims) => pod_claims,
         };
@@ -201,7 +203,7 @@ impl<A: Api> Controller for Scheduler<A> {
             && let Some(pause) = self.cache().costly.get(&key.namespace)
             && let Some(wait) = pause.left(Instant::now())
         {
-            return Ok(Next::After(wait));
+            return Ok(ReconcileOutcome::After(wait));
         }
         let (shared, asks_devices) = (pod_claims.shared.clone(), !pod_claims.open.is_empty());
         match search::find_placement(Arc::clone(&self.cache), pod.clone(), pod_claims).await? {
@@ -226,11 +228,11 @@ impl<A: Api> Controller for Scheduler<A> {
                 }
                 if failure.is_too_costly {
                     let wait = self.cache().pause_searches(key.namespace, Instant::now());
-                    return Ok(Next::After(wait));
+                    return Ok(ReconcileOutcome::After(wait));
                 }
             }
         }
-        Ok(Next::Done)
+        Ok(ReconcileOutcome::Done)
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use value::{Str, Value};
 
 use crate::api::{Api, ObjectChange, ResourceKind, WatchSource, object};
-use crate::drive::{self, Controller, Next};
+use crate::drive::{self, Controller, ReconcileOutcome};
 
 pub(crate) const NAME: &str = "service-account-controller";
 
@@ -48,13 +48,13 @@ impl<A: Api> Controller for ServiceAccounts<A> {
         }
     }
 
-    async fn reconcile(&self, namespace: Str) -> Result<Next<Str>, Status> {
+    async fn reconcile(&self, namespace: Str) -> Result<ReconcileOutcome<Str>, Status> {
         let there = self.api.get(&self.namespaces.object_ref("", &namespace))?;
         let account = self.api.metadata(&self.accounts.object_ref(&namespace, ACCOUNT))?;
         if let Some(account) = missing(there.as_ref(), account.as_ref(), &self.accounts, &namespace) {
             self.api.create_if_absent(&self.accounts, &namespace, &account).await?;
         }
-        Ok(Next::Done)
+        Ok(ReconcileOutcome::Done)
     }
 }
 

@@ -66,7 +66,6 @@ pub(crate) struct DeviceConstraint {
     pub(crate) distinct: bool,
 }
 
-/// A driver configuration of the claim.
 #[derive(Clone, Debug)]
 pub(crate) struct DriverConfig {
     /// Names of the requests it applies to; empty for all.

@@ -79,11 +79,9 @@ pub(crate) struct PublishedSlice {
     slice_count: i64,
     pub(crate) reach: NodeReach,
     pub(crate) devices: std::ops::Range<DeviceIndex>,
-    /// A device of the slice has binding conditions.
     has_binding_conditions: bool,
 }
 
-/// A device of a slice.
 #[derive(Debug)]
 pub(crate) struct PublishedDevice {
     pub(crate) name: Str,
@@ -264,7 +262,6 @@ impl Inventory {
         }
     }
 
-    /// Finds a device by driver, pool and name.
     pub(crate) fn find(&self, driver: &str, pool: &str, device: &str) -> Option<DeviceIndex> {
         self.by_name.get(&(driver.into(), pool.into(), device.into())).copied()
     }

@@ -29,7 +29,6 @@ pub(crate) struct DeviceCatalog<'s> {
     pub(crate) gates: DraGates,
 }
 
-/// The state of a search.
 pub(crate) struct DeviceSearch<'s> {
     claims: &'s [PendingClaim],
     candidates: &'s [DeviceIndex],
@@ -43,7 +42,6 @@ pub(crate) struct DeviceSearch<'s> {
     steps: u64,
 }
 
-/// A device chosen for a request.
 #[derive(Clone, Debug)]
 pub(crate) struct ChosenDevice {
     pub(crate) device: DeviceIndex,

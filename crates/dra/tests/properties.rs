@@ -285,15 +285,15 @@ mod properties {
 
     /// A claim that asks for all devices but forbids their combination.
     #[derive(Debug, PartialEq)]
-    struct Refused;
+    struct RefusedClaim;
 
-    /// Maps the errors of unsatisfiable claims to [`Refused`]; all other errors are failures.
+    /// Maps the errors of unsatisfiable claims to [`RefusedClaim`]; all other errors are failures.
     fn answer(
         found: Result<Option<Vec<ClaimAllocation>>, Error>,
-    ) -> Result<Option<Vec<ClaimAllocation>>, Refused> {
+    ) -> Result<Option<Vec<ClaimAllocation>>, RefusedClaim> {
         match found {
             Ok(found) => Ok(found),
-            Err(Error::Request { reason, .. }) if reason.contains("constraint") => Err(Refused),
+            Err(Error::Request { reason, .. }) if reason.contains("constraint") => Err(RefusedClaim),
             Err(error) => panic!("{error}"),
         }
     }

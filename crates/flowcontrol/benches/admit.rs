@@ -10,18 +10,12 @@ use authn::{Caller, InternalIdentity, User};
 use criterion::{Criterion, criterion_group, criterion_main};
 use flowcontrol::bootstrap::{self, FlowControlKind};
 use flowcontrol::{
-    Arrival, ArrivalDecision, FlowSchema, PresentRequests, PriorityLevel, PriorityLevelController,
-    RequestClassifier, RequestDigest, RequestTicket, WorkEstimate,
+    ArrivalDecision, FlowSchema, PresentRequests, PriorityLevel, PriorityLevelController, RequestArrival,
+    RequestClassifier, RequestDigest, WorkEstimate,
 };
 
-struct Silent;
-
-impl RequestTicket for Silent {
-    fn dispatched(&mut self) {}
-}
-
 fn admit(criterion: &mut Criterion) {
-    let mut controller: PriorityLevelController<Silent> = PriorityLevelController::new(600, Duration::ZERO);
+    let mut controller: PriorityLevelController<()> = PriorityLevelController::new(600, Duration::ZERO);
     let (mut levels, mut schemas) = (Vec::new(), Vec::new());
     for found in bootstrap::objects() {
         match found.kind {
@@ -63,7 +57,7 @@ fn admit(criterion: &mut Criterion) {
                 now += Duration::from_micros(10);
                 let class = classifier.classify(black_box(&attributes));
                 let (distinguisher, hash) = class.flow_of(&attributes);
-                let arrival = Arrival {
+                let arrival = RequestArrival {
                     flow: class.flow,
                     distinguisher: distinguisher.into(),
                     hash,
@@ -71,7 +65,7 @@ fn admit(criterion: &mut Criterion) {
                     interested_watches: None,
                     is_watch: false,
                     is_resumed: false,
-                    ticket: Silent,
+                    ticket: (),
                 };
                 let admission = class.level.queues().start(now, arrival);
                 if let ArrivalDecision::Executing(id) = admission {
@@ -83,7 +77,7 @@ fn admit(criterion: &mut Criterion) {
 }
 
 /// The steps of a GET: it becomes present, is classified by its caller, passes the fast path and ends.
-fn fast_path(criterion: &mut Criterion, classifier: &RequestClassifier<Silent>) {
+fn fast_path(criterion: &mut Criterion, classifier: &RequestClassifier<()>) {
     let service_account = InternalIdentity::ServiceAccount { namespace: "default", name: "web" };
     let callers = [
         ("exempt", Caller::internal(InternalIdentity::ApiServer)),

@@ -6,7 +6,7 @@ const EPSILON: f64 = 1e-7;
 
 /// The target and bounds of one priority level, in seats.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Claim {
+pub struct SeatClaim {
     /// The seats it should get if all targets could be met.
     pub target: f64,
     /// Minimum number of seats.
@@ -26,13 +26,13 @@ pub struct SeatAllocation {
 
 /// Divides exactly `total` seats: each claim gets the same fraction of its target, unless a bound applies. The error says why no such
 /// division exists.
-pub fn divide(total: f64, claims: &[Claim]) -> Result<SeatAllocation, String> {
+pub fn divide(total: f64, claims: &[SeatClaim]) -> Result<SeatAllocation, String> {
     for (number, claim) in claims.iter().enumerate() {
         if claim.lower < 0.0 || claim.target < claim.lower || claim.upper < claim.lower {
             return Err(format!("the bounds of claim {number} contradict each other: {claim:?}"));
         }
     }
-    let sum = |of: fn(&Claim) -> f64| claims.iter().map(of).sum::<f64>();
+    let sum = |of: fn(&SeatClaim) -> f64| claims.iter().map(of).sum::<f64>();
     let (low, high) = (sum(|claim| claim.lower), sum(|claim| claim.upper));
     if low - total > EPSILON {
         return Err(format!("the lower bounds sum to {low}, which is more than {total}"));
@@ -40,7 +40,7 @@ pub fn divide(total: f64, claims: &[Claim]) -> Result<SeatAllocation, String> {
     if total - high > EPSILON {
         return Err(format!("the upper bounds sum to {high}, which is less than {total}"));
     }
-    let target = |claim: &Claim| claim.target.max(MIN_TARGET);
+    let target = |claim: &SeatClaim| claim.target.max(MIN_TARGET);
     if total == 0.0 {
         return Ok(SeatAllocation { seats: vec![0.0; claims.len()], fair_fraction: 0.0 });
     }
@@ -91,12 +91,12 @@ pub fn divide(total: f64, claims: &[Claim]) -> Result<SeatAllocation, String> {
 mod tests {
     use super::*;
 
-    fn claim(target: f64, lower: f64, upper: f64) -> Claim {
-        Claim { target, lower, upper }
+    fn claim(target: f64, lower: f64, upper: f64) -> SeatClaim {
+        SeatClaim { target, lower, upper }
     }
 
     #[track_caller]
-    fn check(total: f64, claims: &[Claim], seats: &[f64], fraction: f64) {
+    fn check(total: f64, claims: &[SeatClaim], seats: &[f64], fraction: f64) {
         let allocation = divide(total, claims).unwrap();
         let close = |a: f64, b: f64| (a - b).abs() < 1e-6;
         assert!(allocation.seats.iter().zip(seats).all(|(a, b)| close(*a, *b)), "{allocation:?}");
@@ -129,7 +129,7 @@ mod tests {
             parts in proptest::collection::vec((0.0..50.0_f64, 0.0..1.0_f64, 0.0..50.0_f64), 1..12),
             at in 0.0..1.0_f64,
         ) {
-            let claims: Vec<Claim> = parts
+            let claims: Vec<SeatClaim> = parts
                 .iter()
                 .map(|(target, part, more)| claim(*target, target * part, target * part + more))
                 .collect();

@@ -7,10 +7,6 @@ use crate::objects::{CATCH_ALL, EXEMPT};
 
 /// Annotation that says whether the server resets an object's spec to its suggestion.
 pub const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
-/// The API group of FlowSchema and PriorityLevelConfiguration.
-pub const GROUP: &str = "flowcontrol.apiserver.k8s.io";
-
-const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 
 /// The two kinds of the API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +47,7 @@ pub struct Maintained {
 
 /// The write that a maintained object needs.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Revision {
+pub enum MaintenanceWrite {
     /// The object is up to date.
     Keep,
     /// The object does not exist.
@@ -67,8 +63,8 @@ impl Maintained {
 
     /// Compares with the stored object. The spec of a suggested object is left alone if its annotation is false; without a readable
     /// annotation, a spec that was never changed is updated, and the annotation is set to the decision.
-    pub fn revise(&self, stored: Option<&Value>) -> Revision {
-        let Some(stored) = stored else { return Revision::Create(self.object.clone()) };
+    pub fn revise(&self, stored: Option<&Value>) -> MaintenanceWrite {
+        let Some(stored) = stored else { return MaintenanceWrite::Create(self.object.clone()) };
         let annotated = auto_update(stored);
         let wanted = self.is_mandatory
             || annotated.unwrap_or_else(|| stored.int_at(&["metadata", "generation"]) == Some(1));
@@ -80,7 +76,7 @@ impl Maintained {
             let word = if wanted { "true" } else { "false" };
             revised.set_at(&["metadata", "annotations", AUTO_UPDATE], word);
         }
-        if revised == *stored { Revision::Keep } else { Revision::Update(revised) }
+        if revised == *stored { MaintenanceWrite::Keep } else { MaintenanceWrite::Update(revised) }
     }
 
     /// Compares a stored spec with the wanted one. Operators may choose the shares and the lendable percentage of the exempt level.
@@ -177,7 +173,7 @@ fn suggested_levels() -> Vec<Value> {
 fn suggested_schemas() -> Vec<Value> {
     let (user, namespace) = ("ByUser", "ByNamespace");
     let leases = |verbs: &[&str]| resource_rule(verbs, "coordination.k8s.io", &["leases"], false);
-    let mut electing = users(&[CONTROLLER_MANAGER, names::SCHEDULER]);
+    let mut electing = users(&[names::CONTROLLER_MANAGER, names::SCHEDULER]);
     electing.extend(kube_system_accounts());
     let nodes = resource_rule(&["*"], "", &["nodes", "nodes/status"], true);
     let node_status = rule(groups(&[names::NODES]), vec![nodes, leases(&["*"])], Vec::new());
@@ -187,7 +183,7 @@ fn suggested_schemas() -> Vec<Value> {
         ("verbs", Value::list(["get"])),
     ]);
     let probes = rule(all_users(), Vec::new(), vec![probes]);
-    let controller_manager = every_request_of(users(&[CONTROLLER_MANAGER]));
+    let controller_manager = every_request_of(users(&[names::CONTROLLER_MANAGER]));
     let scheduler = every_request_of(users(&[names::SCHEDULER]));
     let system_accounts = every_request_of(kube_system_accounts());
     let accounts = every_request_of(groups(&[names::SERVICE_ACCOUNTS]));
@@ -208,7 +204,7 @@ fn object(kind: FlowControlKind, name: &str, spec: Value) -> Value {
     let annotations = Value::map([(AUTO_UPDATE, "true")]);
     let metadata = Value::map([("annotations", annotations), ("name", name.into())]);
     Value::map([
-        ("apiVersion", format!("{GROUP}/v1").into()),
+        ("apiVersion", format!("{}/v1", api::groups::FLOW_CONTROL).into()),
         ("kind", kind.name().into()),
         ("metadata", metadata),
         ("spec", spec),
@@ -274,7 +270,7 @@ fn users(of: &[&str]) -> Vec<Value> {
 }
 
 fn kube_system_accounts() -> Vec<Value> {
-    let account = Value::map([("name", "*"), ("namespace", "kube-system")]);
+    let account = Value::map([("name", "*"), ("namespace", api::namespaces::SYSTEM)]);
     vec![subject("ServiceAccount", "serviceAccount", account)]
 }
 

@@ -8,7 +8,7 @@ use value::Str;
 
 use crate::bootstrap;
 use crate::demand::{self, LevelLimits};
-use crate::level::{ActiveLevel, Class, RequestClassifier};
+use crate::level::{ActiveLevel, RequestClass, RequestClassifier};
 use crate::objects::{CATCH_ALL, DanglingCondition, EXEMPT, FlowSchema, PriorityLevel};
 use crate::queueset::{Queuing, RequestTicket};
 
@@ -182,17 +182,25 @@ impl<T: RequestTicket> PriorityLevelController<T> {
             let flow = level.queues().flow(CATCH_ALL);
             let fast = level.queues().fast_counters(flow);
             let uid = Str::default();
-            Class { schema: fallback, level, level_uid: uid, flow, fast, is_exempt: false, has_flows: false }
+            RequestClass {
+                schema: fallback,
+                level,
+                level_uid: uid,
+                flow,
+                fast,
+                is_exempt: false,
+                has_flows: false,
+            }
         });
         RequestClassifier::new(classes, catch_all)
     }
 
-    fn class(&self, schema: FlowSchema) -> Option<Class<T>> {
+    fn class(&self, schema: FlowSchema) -> Option<RequestClass<T>> {
         let state = self.levels.get(&schema.level)?;
         let has_flows = matches!(state.object.queuing, Queuing::Queue { queues, .. } if queues > 1);
         let flow = state.level.queues().flow(&schema.name);
         let fast = state.level.queues().fast_counters(flow);
-        Some(Class {
+        Some(RequestClass {
             level: Arc::clone(&state.level),
             level_uid: state.object.uid.clone(),
             flow,

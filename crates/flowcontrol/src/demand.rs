@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::allocation::{self, Claim};
+use crate::allocation::{self, SeatClaim};
 use crate::objects::PriorityLevel;
 use crate::statistics::Period;
 
@@ -107,7 +107,7 @@ pub(crate) fn divide(levels: &mut [(bool, &mut LevelLimits)]) -> f64 {
             limits.current = need;
             remaining -= need;
         } else {
-            claims.push(Claim { target: limits.target, lower: float(need), upper: float(limits.upper) });
+            claims.push(SeatClaim { target: limits.target, lower: float(need), upper: float(limits.upper) });
             lower += limits.lower;
             needed += need;
         }

@@ -119,7 +119,7 @@ pub fn queues<T: RequestTicket>(levels: &[Arc<ActiveLevel<T>>]) -> String {
 }
 
 /// Formats the parts of a request that this crate does not know.
-pub trait Describe<T> {
+pub trait DescribeRequest<T> {
     /// Formats a time as RFC 3339 with nanoseconds.
     fn time(&self, at: Duration) -> String;
 
@@ -130,7 +130,7 @@ pub trait Describe<T> {
 /// One row per request; `details` adds the columns about the request itself.
 pub fn requests<T: RequestTicket>(
     levels: &[Arc<ActiveLevel<T>>],
-    describe: &impl Describe<T>,
+    describe: &impl DescribeRequest<T>,
     details: bool,
 ) -> String {
     let mut headers = vec![

@@ -62,7 +62,7 @@ pub struct ObjectStats {
 )]
 pub struct ListQuery<'a> {
     pub is_watch: bool,
-    /// It is limited to one object by name.
+    /// True if a field selector limits the list to one object by name.
     pub names_one: bool,
     /// `limit`; zero means no limit.
     pub limit: i64,
@@ -70,7 +70,7 @@ pub struct ListQuery<'a> {
     pub resource_version_match: &'a str,
     /// The `continue` token of the request.
     pub continue_token: &'a str,
-    /// There is a label or field selector.
+    /// True if the query has a label or field selector.
     pub has_selector: bool,
     pub sends_initial_events: bool,
 }

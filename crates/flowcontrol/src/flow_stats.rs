@@ -8,7 +8,7 @@ use value::Str;
 use crate::SeatSeconds;
 use crate::estimate::WorkEstimate;
 use crate::fast_path::{self, FastCounters, FastSums};
-use crate::queueset::Load;
+use crate::queueset::LevelLoad;
 use crate::statistics::{BusyTime, Histogram, RatioGauge};
 
 const QUEUE_LENGTHS: &[f64] = &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
@@ -222,7 +222,7 @@ pub struct DispatchBounds {
     pub starts: (SeatSeconds, SeatSeconds),
     /// Like `starts`, less the estimated work of executing requests.
     pub discounted: (SeatSeconds, SeatSeconds),
-    /// There was a dispatch, so the other fields are valid.
+    /// True after the first dispatch; until then the other fields are not valid.
     pub is_known: bool,
 }
 
@@ -261,7 +261,7 @@ pub struct LevelGauges {
     pub demand: RatioGauge,
     /// Bounds recorded at the last dispatch.
     pub dispatch: DispatchBounds,
-    last: Load,
+    last: LevelLoad,
 }
 
 impl LevelGauges {
@@ -272,7 +272,7 @@ impl LevelGauges {
             seats: RatioGauge::new(SEAT_UTILIZATION, now),
             demand: RatioGauge::new(DEMAND, now),
             dispatch: DispatchBounds::default(),
-            last: Load::default(),
+            last: LevelLoad::default(),
         }
     }
 
@@ -292,7 +292,7 @@ impl LevelGauges {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "numbers of requests are small")]
-    pub(crate) fn set(&mut self, now: Duration, load: Load) {
+    pub(crate) fn set(&mut self, now: Duration, load: LevelLoad) {
         let last = std::mem::replace(&mut self.last, load);
         if last.waiting != load.waiting {
             self.waiting.set(now, load.waiting as f64);
@@ -344,7 +344,6 @@ impl TrafficPart {
     }
 }
 
-/// The phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestPhase {
     /// The request is in a queue.

@@ -12,7 +12,7 @@ use crate::fast_path::{FastCounters, FastPath, SHORT};
 use crate::flow_cache::{self, RuleOfClass};
 use crate::flow_stats::{DispatchBounds, FlowStats};
 use crate::objects::{CATCH_ALL, FlowSchema, RequestDigest, RuleExtent};
-use crate::queueset::{Load, QueueSet, Queuing, RequestTicket};
+use crate::queueset::{LevelLoad, QueueSet, Queuing, RequestTicket};
 use crate::retry::RetryAfter;
 use crate::shard::{self, ShardIndex};
 use crate::statistics::Histogram;
@@ -39,7 +39,7 @@ pub struct LevelReading {
     pub current_r: SeatSeconds,
     /// Bounds recorded at the last dispatch.
     pub dispatch: DispatchBounds,
-    pub load: Load,
+    pub load: LevelLoad,
     /// Waiting requests as a fraction of the queues' capacity.
     pub waiting: Histogram,
     /// Executing requests as a fraction of the seats.
@@ -65,7 +65,6 @@ impl<T: RequestTicket> ActiveLevel<T> {
         }
     }
 
-    /// Locks the queues of the level.
     pub fn queues(&self) -> LockedQueueSet<'_, T> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,7 +114,7 @@ impl<T: RequestTicket> ActiveLevel<T> {
 
 /// A flow schema with the priority level of its requests.
 #[derive(Debug)]
-pub struct Class<T> {
+pub struct RequestClass<T> {
     pub schema: FlowSchema,
     pub level: Arc<ActiveLevel<T>>,
     /// The UID of the level's object.
@@ -129,7 +128,7 @@ pub struct Class<T> {
     pub(crate) has_flows: bool,
 }
 
-impl<T> Class<T> {
+impl<T> RequestClass<T> {
     /// The flow distinguisher of a request, and the hash that selects its queue.
     pub fn flow_of<'a>(&self, attributes: &RequestDigest<'a>) -> (&'a str, u64) {
         if !self.has_flows {
@@ -140,7 +139,7 @@ impl<T> Class<T> {
     }
 }
 
-/// A seat on the fast path ([`Class::enter_fast_path`]).
+/// A seat on the fast path ([`RequestClass::enter_fast_path`]).
 #[derive(Debug)]
 #[must_use = "the seat is occupied until it is given back to `Class::leave_fast_path`"]
 pub struct FastSeat {
@@ -148,7 +147,7 @@ pub struct FastSeat {
     started: Instant,
 }
 
-impl<T: RequestTicket> Class<T> {
+impl<T: RequestTicket> RequestClass<T> {
     /// Takes one seat for a read request that is not a watch, without locking the queues. `None` if the request must go through them
     /// ([`QueueSet::start`]). `present` is the number of requests in the server.
     pub fn enter_fast_path(&self, now: Instant, present: u64) -> Option<FastSeat> {
@@ -181,20 +180,20 @@ impl<T: RequestTicket> Class<T> {
 pub struct RequestClassifier<T> {
     /// Unique within the process.
     number: u64,
-    pub(crate) classes: Vec<Class<T>>,
-    pub(crate) catch_all: Class<T>,
+    pub(crate) classes: Vec<RequestClass<T>>,
+    pub(crate) catch_all: RequestClass<T>,
 }
 
 /// The number of the next classifier.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl<T> RequestClassifier<T> {
-    pub(crate) fn new(classes: Vec<Class<T>>, catch_all: Class<T>) -> Self {
+    pub(crate) fn new(classes: Vec<RequestClass<T>>, catch_all: RequestClass<T>) -> Self {
         RequestClassifier { number: NEXT.fetch_add(1, Ordering::Relaxed), classes, catch_all }
     }
 
     /// Returns the class of the first flow schema that matches a request.
-    pub fn classify(&self, attributes: &RequestDigest<'_>) -> &Class<T> {
+    pub fn classify(&self, attributes: &RequestDigest<'_>) -> &RequestClass<T> {
         self.class(self.index(attributes))
     }
 
@@ -242,7 +241,7 @@ impl<T> RequestClassifier<T> {
     }
 
     /// The class with this index; the catch-all class if there is none.
-    pub fn class(&self, index: usize) -> &Class<T> {
+    pub fn class(&self, index: usize) -> &RequestClass<T> {
         self.classes.get(index).unwrap_or(&self.catch_all)
     }
 

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use flowcontrol::{Arrival, ArrivalDecision, PriorityLevelController, RequestDigest, RequestTicket, WorkEstimate};
+//! use flowcontrol::{ArrivalDecision, PriorityLevelController, RequestArrival, RequestDigest, RequestTicket, WorkEstimate};
 //!
 //! struct Waiter;
 //! impl RequestTicket for Waiter {
@@ -25,7 +25,7 @@
 //! let class = classifier.classify(&attributes);
 //! assert_eq!(class.schema.name, "catch-all");
 //! let (distinguisher, hash) = class.flow_of(&attributes);
-//! let arrival = Arrival {
+//! let arrival = RequestArrival {
 //!     flow: class.flow, distinguisher: distinguisher.into(), hash, work: WorkEstimate::ONE_SEAT,
 //!     interested_watches: None, is_watch: false, is_resumed: false, ticket: Waiter,
 //! };
@@ -60,13 +60,13 @@ pub use dealer::{Dealer, Hand};
 pub use demand::{ADJUSTMENT_PERIOD, LevelLimits};
 pub use estimate::WorkEstimate;
 pub use flow_stats::{DispatchBounds, FlowStats, LevelGauges, RejectReason, RequestPhase, Traffic};
-pub use level::{ActiveLevel, Class, FastSeat, LevelReading, LockedQueueSet, RequestClassifier};
+pub use level::{ActiveLevel, FastSeat, LevelReading, LockedQueueSet, RequestClass, RequestClassifier};
 pub use objects::{
     CATCH_ALL, DanglingCondition, Distinguisher, EXEMPT, FlowSchema, PriorityLevel, RequestDigest,
 };
 pub use queueset::{
-    Arrival, ArrivalDecision, Ended, Load, QueueSet, QueueView, Queuing, RequestId, RequestTicket,
-    RequestTotals, TrackedRequest, Withdrawn,
+    ArrivalDecision, Ended, LevelLoad, QueueSet, QueueView, Queuing, RequestArrival, RequestId,
+    RequestTicket, RequestTotals, TrackedRequest, Withdrawn,
 };
 pub use retry::RetryAfter;
 pub use seat_seconds::SeatSeconds;

@@ -142,7 +142,7 @@ impl FlowSchema {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleExtent {
     None,
-    /// It depends on the request.
+    /// Some requests, depending on their attributes.
     Some,
     All,
 }
@@ -156,7 +156,7 @@ struct FlowSchemaRule {
 
 #[derive(Clone, Debug)]
 enum Subject {
-    Anybody,
+    AnyUser,
     User(Str),
     Group(Str),
     /// Prefix of user names: the service accounts of a namespace.
@@ -165,40 +165,40 @@ enum Subject {
 
 /// A list in which a single `*` means all.
 #[derive(Clone, Debug)]
-enum Names {
+enum NameList {
     All,
     These(Vec<Str>),
 }
 
 #[derive(Clone, Debug)]
 struct ResourceRule {
-    verbs: Names,
-    groups: Names,
+    verbs: NameList,
+    groups: NameList,
     /// Pairs of resource and subresource; `None` matches all.
     resources: Option<Vec<(Str, Str)>>,
-    namespaces: Names,
+    namespaces: NameList,
     cluster_scope: bool,
 }
 
 #[derive(Clone, Debug)]
 struct NonResourceRule {
-    verbs: Names,
+    verbs: NameList,
     /// Each URL with the prefix of the paths below it; `None` matches all.
     urls: Option<Vec<(Str, Str)>>,
 }
 
-impl Names {
+impl NameList {
     fn read(list: &[Value]) -> Self {
         match list {
-            [only] if only.as_str() == Some("*") => Names::All,
-            _ => Names::These(list.iter().filter_map(Value::as_str).map(Str::from).collect()),
+            [only] if only.as_str() == Some("*") => NameList::All,
+            _ => NameList::These(list.iter().filter_map(Value::as_str).map(Str::from).collect()),
         }
     }
 
     fn contains(&self, name: &str) -> bool {
         match self {
-            Names::All => true,
-            Names::These(names) => names.iter().any(|known| known == name),
+            NameList::All => true,
+            NameList::These(names) => names.iter().any(|known| known == name),
         }
     }
 }
@@ -207,9 +207,9 @@ impl Subject {
     fn read(subject: &Value) -> Option<Self> {
         let name = |kind: &str| subject.str_at(&[kind, "name"]);
         match subject.str_at(&["kind"])? {
-            "User" if name("user")? == "*" => Some(Subject::Anybody),
+            "User" if name("user")? == "*" => Some(Subject::AnyUser),
             "User" => Some(Subject::User(name("user")?.into())),
-            "Group" if name("group")? == "*" => Some(Subject::Anybody),
+            "Group" if name("group")? == "*" => Some(Subject::AnyUser),
             "Group" => Some(Subject::Group(name("group")?.into())),
             "ServiceAccount" => {
                 let namespace = subject.str_at(&["serviceAccount", "namespace"])?;
@@ -225,7 +225,7 @@ impl Subject {
 
     fn matches(&self, user: &User) -> bool {
         match self {
-            Subject::Anybody => true,
+            Subject::AnyUser => true,
             Subject::User(name) => user.name == *name,
             Subject::Group(group) => user.is_in(group),
             Subject::ServiceAccountsOf(prefix) => user.name.starts_with(prefix.as_str()),
@@ -270,9 +270,9 @@ impl FlowSchemaRule {
 
 impl ResourceRule {
     fn read(rule: &Value) -> Self {
-        let resources = match Names::read(rule.list_at(&["resources"])) {
-            Names::All => None,
-            Names::These(names) => Some(
+        let resources = match NameList::read(rule.list_at(&["resources"])) {
+            NameList::All => None,
+            NameList::These(names) => Some(
                 names
                     .iter()
                     .map(|name| name.split_once('/').unwrap_or((name, "")))
@@ -281,16 +281,16 @@ impl ResourceRule {
             ),
         };
         ResourceRule {
-            verbs: Names::read(rule.list_at(&["verbs"])),
-            groups: Names::read(rule.list_at(&["apiGroups"])),
+            verbs: NameList::read(rule.list_at(&["verbs"])),
+            groups: NameList::read(rule.list_at(&["apiGroups"])),
             resources,
-            namespaces: Names::read(rule.list_at(&["namespaces"])),
+            namespaces: NameList::read(rule.list_at(&["namespaces"])),
             cluster_scope: rule.bool_at(&["clusterScope"]).unwrap_or_default(),
         }
     }
 
     fn matches_all(&self) -> bool {
-        matches!((&self.verbs, &self.groups, &self.namespaces), (Names::All, Names::All, Names::All))
+        matches!((&self.verbs, &self.groups, &self.namespaces), (NameList::All, NameList::All, NameList::All))
             && self.resources.is_none()
             && self.cluster_scope
     }
@@ -318,14 +318,14 @@ impl NonResourceRule {
         };
         let urls: Vec<&str> = rule.list_at(&["nonResourceURLs"]).iter().filter_map(Value::as_str).collect();
         NonResourceRule {
-            verbs: Names::read(rule.list_at(&["verbs"])),
+            verbs: NameList::read(rule.list_at(&["verbs"])),
             urls: (!urls.contains(&"*"))
                 .then(|| urls.iter().map(|url| (Str::from(*url), below(url))).collect()),
         }
     }
 
     fn matches_all(&self) -> bool {
-        matches!(self.verbs, Names::All) && self.urls.is_none()
+        matches!(self.verbs, NameList::All) && self.urls.is_none()
     }
 
     fn matches(&self, attributes: &RequestDigest<'_>) -> bool {

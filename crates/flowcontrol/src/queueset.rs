@@ -23,10 +23,10 @@ use crate::fast_path::FastPath;
 use crate::flow_stats::{FlowStats, LevelGauges, RejectReason};
 use crate::statistics::{Integrator, Period};
 use fast::FastUse;
-pub use inspect::{Load, QueueView};
+pub use inspect::{LevelLoad, QueueView};
 use queue::{Queue, QueuesByIndex};
 use request::Execution;
-pub use request::{Arrival, ArrivalDecision, Ended, RequestTicket, TrackedRequest, Withdrawn};
+pub use request::{ArrivalDecision, Ended, RequestArrival, RequestTicket, TrackedRequest, Withdrawn};
 pub use slab::RequestId;
 use slab::Slab;
 
@@ -41,11 +41,11 @@ const RETAINED_FLOWS: usize = 256;
 /// The treatment of requests of a priority level that find no free seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queuing {
-    /// They run, without a limit.
+    /// Requests run without a limit.
     Exempt,
-    /// They are rejected at once.
+    /// Requests that find no free seat are rejected at once.
     Reject,
-    /// They wait in queues.
+    /// Requests that find no free seat wait in queues.
     Queue {
         /// Selects the queues of a flow.
         dealer: Dealer,
@@ -170,7 +170,7 @@ impl<T: RequestTicket> QueueSet<T> {
     }
 
     /// Admits, queues or rejects a request.
-    pub fn start(&mut self, now: Duration, arrival: Arrival<T>) -> ArrivalDecision {
+    pub fn start(&mut self, now: Duration, arrival: RequestArrival<T>) -> ArrivalDecision {
         self.sync(now);
         if !arrival.is_resumed
             && let Some(flow) = self.flows.get_mut(arrival.flow)
@@ -221,9 +221,9 @@ impl<T: RequestTicket> QueueSet<T> {
     }
 
     /// Gives up a request's seats for a while. It resumes with the returned arrival.
-    pub fn suspend(&mut self, now: Duration, id: RequestId) -> (Ended, Option<Arrival<T>>) {
+    pub fn suspend(&mut self, now: Duration, id: RequestId) -> (Ended, Option<RequestArrival<T>>) {
         let (ended, request) = self.end(now, id, true);
-        let arrival = request.map(|request| Arrival {
+        let arrival = request.map(|request| RequestArrival {
             flow: request.flow,
             distinguisher: request.distinguisher,
             hash: request.hash,
@@ -344,13 +344,13 @@ impl<T: RequestTicket> QueueSet<T> {
         ArrivalDecision::Rejected(reason)
     }
 
-    fn insert(&mut self, now: Duration, queue: Option<u32>, arrival: Arrival<T>) -> RequestId {
+    fn insert(&mut self, now: Duration, queue: Option<u32>, arrival: RequestArrival<T>) -> RequestId {
         let request = self.request_of(now, queue, arrival);
         self.requests.insert(request)
     }
 
-    fn request_of(&self, now: Duration, queue: Option<u32>, arrival: Arrival<T>) -> TrackedRequest<T> {
-        let Arrival { flow, distinguisher, hash, work, is_watch, is_resumed, ticket, .. } = arrival;
+    fn request_of(&self, now: Duration, queue: Option<u32>, arrival: RequestArrival<T>) -> TrackedRequest<T> {
+        let RequestArrival { flow, distinguisher, hash, work, is_watch, is_resumed, ticket, .. } = arrival;
         let final_work = SeatSeconds::of(work.final_seats, work.additional_latency);
         TrackedRequest {
             flow,

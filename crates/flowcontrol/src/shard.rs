@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Number of shards; threads whose numbers are equal modulo this share one.
 pub(crate) const SHARDS: usize = 4;
 
-/// Index of a shard.
 pub(crate) type ShardIndex = usize;
 
 /// The shard of the current thread.

@@ -12,19 +12,13 @@ use std::time::Duration;
 use authn::User;
 use flowcontrol::bootstrap::{self, FlowControlKind};
 use flowcontrol::{
-    Arrival, FlowSchema, PriorityLevel, PriorityLevelController, RequestClassifier, RequestDigest,
-    RequestTicket, WorkEstimate,
+    FlowSchema, PriorityLevel, PriorityLevelController, RequestArrival, RequestClassifier, RequestDigest,
+    WorkEstimate,
 };
 use pages::{Page, pages};
 use value::yaml;
 
 pages!(check, "": allocation, classification);
-
-struct Silent;
-
-impl RequestTicket for Silent {
-    fn dispatched(&mut self) {}
-}
 
 struct Cluster {
     levels: Vec<PriorityLevel>,
@@ -44,7 +38,7 @@ impl Cluster {
         Cluster { levels, schemas, demand: Vec::new() }
     }
 
-    fn configure(&self, seats: u32) -> (PriorityLevelController<Silent>, RequestClassifier<Silent>) {
+    fn configure(&self, seats: u32) -> (PriorityLevelController<()>, RequestClassifier<()>) {
         let mut controller = PriorityLevelController::new(seats, Duration::ZERO);
         let configured = controller.configure(Duration::ZERO, self.levels.clone(), self.schemas.clone());
         (controller, configured.classifier)
@@ -59,7 +53,7 @@ impl Cluster {
             for hash in 0..*requests {
                 queues.start(
                     Duration::ZERO,
-                    Arrival {
+                    RequestArrival {
                         flow,
                         distinguisher: "".into(),
                         hash: hash * 7919,
@@ -67,7 +61,7 @@ impl Cluster {
                         interested_watches: None,
                         is_watch: false,
                         is_resumed: false,
-                        ticket: Silent,
+                        ticket: (),
                     },
                 );
             }

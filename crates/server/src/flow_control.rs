@@ -18,8 +18,8 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use authn::Caller;
 use flowcontrol::{
-    Arrival, Class, PerShard, PresentRequest, PresentRequests, PriorityLevelController, RequestClassifier,
-    RequestDigest, RequestPhase, RequestTicket, Traffic, WatchTracker,
+    PerShard, PresentRequest, PresentRequests, PriorityLevelController, RequestArrival, RequestClass,
+    RequestClassifier, RequestDigest, RequestPhase, RequestTicket, Traffic, WatchTracker,
 };
 use http::{HeaderName, HeaderValue, Response};
 use tokio::sync::{Notify, oneshot};
@@ -94,7 +94,7 @@ pub(crate) struct MatchedUids {
 }
 
 impl MatchedUids {
-    fn of(class: &Class<Waiter>) -> Self {
+    fn of(class: &RequestClass<Waiter>) -> Self {
         let value = |uid: &Str| HeaderValue::try_from(uid.as_str()).unwrap_or(HeaderValue::from_static(""));
         MatchedUids { schema: value(&class.schema.uid), level: value(&class.level_uid) }
     }
@@ -125,7 +125,7 @@ impl std::fmt::Debug for Assignment {
 }
 
 impl Assignment {
-    fn class(&self) -> &Class<Waiter> {
+    fn class(&self) -> &RequestClass<Waiter> {
         self.in_force.configuration.class(self.index)
     }
 
@@ -157,7 +157,7 @@ impl RequestTicket for Waiter {
     }
 }
 
-/// A request for a seat.
+/// The data of a request that classify it and let it wait in a queue.
 pub(crate) struct SeatRequest<'a> {
     pub(crate) state: &'a State,
     pub(crate) caller: &'a Caller,
@@ -297,7 +297,7 @@ impl FlowControl {
         let (work, watches) = estimate::work(state, info, query, &self.watches, class.level.max_seats());
         let is_watch = info.verb == "watch";
         let ticket = Waiter { caller: caller.clone(), info: Arc::clone(info), wake: None };
-        let arrival = Arrival {
+        let arrival = RequestArrival {
             flow: class.flow,
             distinguisher: distinguisher.into(),
             hash,

@@ -35,7 +35,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// The result of calling a webhook.
 #[derive(Debug)]
-pub(crate) struct WebhookCall {
+pub(crate) struct AggregatedWebhookCall {
     /// The configuration that contains the webhook.
     pub(crate) configuration: Configuration,
     /// The token that was sent, or the reason why there was none.
@@ -54,7 +54,7 @@ pub(crate) async fn ask_webhooks(
     tokens: &WebhookTokens,
     group: &str,
     review: &Value,
-) -> Result<Vec<WebhookCall>> {
+) -> Result<Vec<AggregatedWebhookCall>> {
     let mut asked = Vec::new();
     for (kind, plural) in [
         (ConfigurationKind::Mutating, "mutatingwebhookconfigurations"),
@@ -81,7 +81,7 @@ async fn ask(
     configuration: &Configuration,
     webhook: &Value,
     review: &Value,
-) -> Result<WebhookCall> {
+) -> Result<AggregatedWebhookCall> {
     let config = webhook.get("clientConfig").ok_or("a webhook without clientConfig")?;
     let client_config: ClientConfig = serde_json::from_value(config.clone())?;
     // The audience of a webhook is its URL. Within the cluster, the service's name resolves.
@@ -92,7 +92,7 @@ async fn ask(
     let (status, body) = post(&url, &bundle, token.as_deref().ok(), review).await?;
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
     let allowed = status == 200 && answer.pointer("/response/allowed") == Some(&Value::Bool(true));
-    Ok(WebhookCall { configuration: configuration.clone(), token, status, allowed })
+    Ok(AggregatedWebhookCall { configuration: configuration.clone(), token, status, allowed })
 }
 
 /// Sends a review over TLS and verifies the server's name: a token must not be sent to any other server.
@@ -145,7 +145,7 @@ async fn main() -> Result<()> {
     let client = Client::try_default().await?;
     let tokens = WebhookTokens::new(client.clone(), namespace, account, group);
     let review: Value = serde_json::from_slice(&std::fs::read(file)?)?;
-    for WebhookCall { configuration, token, status, allowed } in
+    for AggregatedWebhookCall { configuration, token, status, allowed } in
         ask_webhooks(&client, &tokens, group, &review).await?
     {
         let with = token.map_or_else(|why| format!("without a token ({why})"), |_| "with a token".to_owned());

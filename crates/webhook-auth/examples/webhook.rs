@@ -34,7 +34,7 @@ use webhook_auth::{ConfigurationKind, Counts, Expected};
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 #[derive(Debug)]
-pub(crate) struct Flags(HashMap<String, String>);
+pub(crate) struct WebhookFlags(HashMap<String, String>);
 
 const DEFAULTS: [(&str, &str); 6] = [
     ("listen", "0.0.0.0:8443"),
@@ -47,7 +47,7 @@ const DEFAULTS: [(&str, &str); 6] = [
     ("mode", "require"),
 ];
 
-impl Flags {
+impl WebhookFlags {
     /// Parses `--name value` pairs.
     pub(crate) fn read(words: impl IntoIterator<Item = String>) -> Result<Self> {
         let mut flags: HashMap<_, _> =
@@ -58,7 +58,7 @@ impl Flags {
             let value = words.next().ok_or_else(|| format!("`{word}` has no value"))?;
             flags.insert(name.to_owned(), value);
         }
-        Ok(Flags(flags))
+        Ok(WebhookFlags(flags))
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<&str> {
@@ -94,7 +94,7 @@ async fn validate(review: Review<Value>) -> ([(&'static str, &'static str); 1], 
 }
 
 /// Serves the webhook until the task ends.
-pub(crate) async fn serve(flags: &Flags, listener: TcpListener) -> Result<()> {
+pub(crate) async fn serve(flags: &WebhookFlags, listener: TcpListener) -> Result<()> {
     let counts = Arc::<Counts>::default();
     let expected = Expected::new(flags.get("issuer")?, flags.get("audience")?, ConfigurationKind::Validating);
     let layer = WebhookAuthLayer::new(expected, flags.keys()?)?;
@@ -131,7 +131,7 @@ pub(crate) async fn serve(flags: &Flags, listener: TcpListener) -> Result<()> {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let flags = Flags::read(std::env::args().skip(1))?;
+    let flags = WebhookFlags::read(std::env::args().skip(1))?;
     let listener = TcpListener::bind(flags.get("listen")?).await?;
     println!("serving on {}", listener.local_addr()?);
     serve(&flags, listener).await

@@ -39,7 +39,7 @@ impl WebhookTokens {
     pub fn in_dialect(client: Client, namespace: &str, account: &str, group: &str, dialect: Dialect) -> Self {
         let path =
             format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", segment(namespace), segment(account));
-        let source = Account { client, path, dialect };
+        let source = RequestingAccount { client, path, dialect };
         WebhookTokens { cache: TokenCache::new(source), group: group.to_owned() }
     }
 
@@ -61,14 +61,13 @@ impl WebhookTokens {
     }
 }
 
-/// The service account for which tokens are requested.
-struct Account {
+struct RequestingAccount {
     client: Client,
     path: String,
     dialect: Dialect,
 }
 
-impl RequestToken for Account {
+impl RequestToken for RequestingAccount {
     fn request<'a>(&'a self, properties: &'a TokenProperties) -> Pending<'a, Result<Issued, TokenError>> {
         Box::pin(async move {
             let body = properties.to_request(self.dialect)?;

@@ -31,12 +31,12 @@ const API_SERVER: &str = "https://kubernetes.default.svc";
 #[derive(Clone)]
 pub struct Https {
     tls: Arc<ClientConfig>,
-    token: Option<Token>,
+    token: Option<BearerTokenSource>,
 }
 
 /// A bearer token that is sent to one server only.
 #[derive(Clone)]
-struct Token {
+struct BearerTokenSource {
     server: Uri,
     file: PathBuf,
 }
@@ -65,7 +65,7 @@ impl Https {
     /// because the token is rotated.
     pub fn with_token_file(mut self, server: &str, file: impl Into<PathBuf>) -> Result<Self, FetchError> {
         let server = server.parse().map_err(|_| FetchError::Transport(format!("`{server}` is no URL")))?;
-        self.token = Some(Token { server, file: file.into() });
+        self.token = Some(BearerTokenSource { server, file: file.into() });
         Ok(self)
     }
 
@@ -102,7 +102,7 @@ impl Https {
     }
 
     fn authorization(&self, uri: &Uri) -> Result<Option<HeaderValue>, FetchError> {
-        let Some(Token { server, file }) = &self.token else { return Ok(None) };
+        let Some(BearerTokenSource { server, file }) = &self.token else { return Ok(None) };
         let port = |uri: &Uri| uri.port_u16().unwrap_or(443);
         if server.host() != uri.host() || port(server) != port(uri) || server.scheme() != uri.scheme() {
             return Ok(None);

@@ -105,10 +105,10 @@ impl<G: Get> FetchKeys for Discovery<G> {
 /// Requires a tokio runtime with timers.
 #[derive(Clone)]
 pub struct KeyCache {
-    inner: Arc<Inner>,
+    inner: Arc<KeyCacheState>,
 }
 
-struct Inner {
+struct KeyCacheState {
     keys: Keys,
     source: Option<Box<dyn FetchKeys>>,
     refresh: Refresh,
@@ -140,7 +140,7 @@ impl KeyCache {
     }
 
     fn build(source: Option<Box<dyn FetchKeys>>, refresh: Refresh, keys: Keys) -> Self {
-        let inner = Inner { keys, source, refresh, times: Mutex::default(), flight: Arc::default() };
+        let inner = KeyCacheState { keys, source, refresh, times: Mutex::default(), flight: Arc::default() };
         KeyCache { inner: Arc::new(inner) }
     }
 
@@ -225,7 +225,7 @@ impl KeyCache {
     }
 }
 
-impl Inner {
+impl KeyCacheState {
     fn times(&self) -> std::sync::MutexGuard<'_, Times> {
         self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -246,7 +246,9 @@ impl Inner {
                 self.keys.replace(keys);
                 self.times().fetched = Some(Instant::now());
             }
-            Err(error) => tracing::warn!(%error, "cannot fetch the issuer's keys"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot fetch the issuer's keys; those fetched before are used until they are too old: check that this process can reach the issuer");
+            }
         }
         drop(flight);
     }

@@ -28,7 +28,7 @@ pub trait ReviewToken: Send + Sync + 'static {
     fn review<'a>(&'a self, token: &'a str, identity: &'a Identity) -> Pending<'a, Result<(), Rejection>>;
 }
 
-type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// A tower layer in front of a webhook.
 ///
@@ -38,24 +38,24 @@ type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 /// handler that did not, or that ignored a mismatch, is replaced by a 500, unless it is marked as a [denial](Denied).
 #[derive(Clone)]
 pub struct WebhookAuthLayer {
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
 }
 
 #[derive(Clone)]
-struct Shared {
+struct LayerState {
     verifier: Verifier,
     keys: KeyCache,
     mode: Mode,
     counts: Arc<Counts>,
     reviewer: Option<Arc<dyn ReviewToken>>,
-    clock: Clock,
+    clock: WallClock,
 }
 
 impl WebhookAuthLayer {
     /// Requires tokens as expected, verified with these keys.
     pub fn new(expected: Expected, keys: KeyCache) -> Result<Self, ExpectedError> {
         let verifier = Verifier::new(expected, keys.keys().clone())?;
-        let shared = Shared {
+        let shared = LayerState {
             verifier,
             keys,
             mode: Mode::Require,
@@ -78,7 +78,7 @@ impl WebhookAuthLayer {
         self.with(|shared| shared.counts = counts)
     }
 
-    /// Also asks the API server about each token.
+    /// Lets the API server review each token, after the checks that this process makes.
     #[must_use]
     pub fn review(self, reviewer: impl ReviewToken) -> Self {
         self.with(|shared| shared.reviewer = Some(Arc::new(reviewer)))
@@ -90,7 +90,7 @@ impl WebhookAuthLayer {
         self.with(|shared| shared.clock = Arc::new(clock))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut LayerState)) -> Self {
         change(Arc::make_mut(&mut self.shared));
         self
     }
@@ -117,7 +117,7 @@ impl<S> Layer<S> for WebhookAuthLayer {
 #[derive(Clone)]
 pub struct WebhookAuth<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: Arc<LayerState>,
 }
 
 impl<S: fmt::Debug> fmt::Debug for WebhookAuth<S> {
@@ -193,7 +193,7 @@ const FITS: u8 = 1;
 const DOES_NOT_FIT: u8 = 2;
 
 #[derive(Clone, Debug)]
-enum Caller {
+enum RequestCaller {
     /// The mode is [`Mode::Off`], so no token was verified.
     Unasked,
     /// No valid token, but the request passes.
@@ -201,16 +201,16 @@ enum Caller {
     Known(Arc<Identity>),
 }
 
-impl Shared {
-    async fn authenticate(&self, headers: &HeaderMap) -> Result<Caller, Rejection> {
+impl LayerState {
+    async fn authenticate(&self, headers: &HeaderMap) -> Result<RequestCaller, Rejection> {
         if self.mode == Mode::Off {
-            return Ok(Caller::Unasked);
+            return Ok(RequestCaller::Unasked);
         }
         match self.identity(headers).await {
-            Ok(identity) => Ok(Caller::Known(Arc::new(identity))),
+            Ok(identity) => Ok(RequestCaller::Known(Arc::new(identity))),
             Err(rejection) => {
                 self.note(&rejection);
-                if self.mode == Mode::Observe { Ok(Caller::Observed) } else { Err(rejection) }
+                if self.mode == Mode::Observe { Ok(RequestCaller::Observed) } else { Err(rejection) }
             }
         }
     }
@@ -266,8 +266,8 @@ fn refusal<R: Default>(rejection: &Rejection) -> Response<R> {
 /// The authentication result of the layer, in the request's extensions.
 #[derive(Clone)]
 pub struct Authentication {
-    caller: Caller,
-    shared: Arc<Shared>,
+    caller: RequestCaller,
+    shared: Arc<LayerState>,
     compared: Arc<AtomicU8>,
 }
 
@@ -280,15 +280,15 @@ impl Authentication {
     /// The identity in a valid token, if there is one.
     pub fn identity(&self) -> Option<&Identity> {
         match &self.caller {
-            Caller::Known(identity) => Some(identity),
-            Caller::Unasked | Caller::Observed => None,
+            RequestCaller::Known(identity) => Some(identity),
+            RequestCaller::Unasked | RequestCaller::Observed => None,
         }
     }
 
     /// Compares the token with the request. `None` if the result does not matter: in [`Mode::Off`], and in
     /// [`Mode::Observe`] if the token is missing or does not match, which is logged and counted.
     pub fn check(&self, request: &AdmissionRequest) -> Result<Option<Verified>, Rejection> {
-        let Caller::Known(identity) = &self.caller else { return Ok(None) };
+        let RequestCaller::Known(identity) = &self.caller else { return Ok(None) };
         let permitted = identity.permits(request);
         self.compared.fetch_max(if permitted.is_ok() { FITS } else { DOES_NOT_FIT }, Ordering::AcqRel);
         match permitted {

@@ -20,7 +20,6 @@ use crate::verify::{ClientConfig, Configuration, Dialect, LIFETIME_SECONDS};
 /// The maximum number of cached tokens.
 const MAX_TOKENS: usize = 1024;
 
-/// The timeout of a token request.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 
 /// A token that expires within this time is not returned.
@@ -136,21 +135,20 @@ pub trait RequestToken: Send + Sync + 'static {
 /// Tokens that are renewed automatically. Clones share them. Requires a tokio runtime with timers.
 #[derive(Clone)]
 pub struct TokenCache {
-    inner: Arc<Inner>,
+    inner: Arc<TokenCacheState>,
 }
 
-struct Inner {
+struct TokenCacheState {
     source: Box<dyn RequestToken>,
     entries: Mutex<BTreeMap<TokenProperties, Entry>>,
 }
 
-type Outcome = Option<Result<(), TokenError>>;
+type TokenRequestOutcome = Option<Result<(), TokenError>>;
 
 #[derive(Default)]
 struct Entry {
     held: Option<Held>,
-    /// The running request, if there is one.
-    asking: Option<watch::Receiver<Outcome>>,
+    asking: Option<watch::Receiver<TokenRequestOutcome>>,
     failed: Option<Instant>,
 }
 
@@ -163,7 +161,9 @@ struct Held {
 impl TokenCache {
     /// Tokens from this source.
     pub fn new(source: impl RequestToken) -> Self {
-        TokenCache { inner: Arc::new(Inner { source: Box::new(source), entries: Mutex::default() }) }
+        TokenCache {
+            inner: Arc::new(TokenCacheState { source: Box::new(source), entries: Mutex::default() }),
+        }
     }
 
     /// A valid token, cached or new. While a cached token is valid, failures to renew it are only logged.
@@ -215,7 +215,7 @@ impl TokenCache {
         &self,
         properties: &TokenProperties,
         entry: &mut Entry,
-    ) -> Result<watch::Receiver<Outcome>, TokenError> {
+    ) -> Result<watch::Receiver<TokenRequestOutcome>, TokenError> {
         let runtime = Handle::try_current().map_err(|_| TokenError::NoRuntime)?;
         let (send, receive) = watch::channel(None);
         entry.asking = Some(receive.clone());
@@ -237,7 +237,7 @@ impl TokenCache {
 
 /// A running request. When it is dropped, the next one may start.
 struct Asking<'a> {
-    inner: &'a Inner,
+    inner: &'a TokenCacheState,
     properties: &'a TokenProperties,
 }
 
@@ -256,7 +256,7 @@ impl Asking<'_> {
                 Ok(())
             }
             Err(error) => {
-                tracing::warn!(properties = ?self.properties, %error, "cannot obtain a token for a webhook");
+                tracing::warn!(properties = ?self.properties, %error, "cannot obtain a token for a webhook; the last one is used while it is valid, and a later call tries again");
                 entry.failed = Some(Instant::now());
                 Err(error)
             }
@@ -272,7 +272,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-impl Inner {
+impl TokenCacheState {
     fn entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<TokenProperties, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

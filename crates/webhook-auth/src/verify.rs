@@ -22,12 +22,12 @@ pub use keys::{Algorithm, KeyError, KeySet, Keys};
 pub use names::{ConfigurationKind, Dialect, EVERY_GROUP, KUBERNETES, LIFETIME_SECONDS};
 pub use refresh::{Action, Need, Refresh, Refreshed};
 pub use rejection::{Reason, Rejection};
-pub use request::{AdmissionRequest, Kind, Resource, ReviewError};
+pub use request::{AdmissionRequest, Kind, ReviewError, ReviewedResource};
 pub use token::MAX_TOKEN;
 
 use claims::{NumericDate, Payload};
-use keys::Checked;
-use token::Parts;
+use keys::CheckedJwk;
+use token::DecodedToken;
 
 /// Upper limit of [`Expected::skew`].
 pub const MAX_SKEW: Duration = Duration::from_mins(5);
@@ -160,7 +160,7 @@ impl Verifier {
     /// Verifies that the token is valid at this time. [`Identity::permits`] then checks it against the
     /// request.
     pub fn authenticate(&self, token: &str, now: SystemTime) -> Result<Identity, Rejection> {
-        let Parts { algorithm, key, payload, signature, signed } = Parts::of(token)?;
+        let DecodedToken { algorithm, key, payload, signature, signed } = DecodedToken::of(token)?;
         // Checked first, so that tokens of other issuers do not cause a fetch of keys.
         let issuer = payload.iss.clone().unwrap_or_default();
         if !self.expected.issuers.contains(&issuer) {
@@ -170,14 +170,14 @@ impl Verifier {
         }
         // INVARIANT: nothing else is read from the payload before the signature is verified.
         match self.keys.current().check(&key, algorithm, signed.as_bytes(), &signature) {
-            Checked::Good => {}
-            Checked::UnknownKey => {
+            CheckedJwk::Good => {}
+            CheckedJwk::UnknownKey => {
                 return Err(Rejection::new(Reason::UnknownKey, "a key that the issuer does not publish"));
             }
-            Checked::OtherAlgorithm => {
+            CheckedJwk::OtherAlgorithm => {
                 return Err(Rejection::new(Reason::Algorithm, "not the algorithm of the key"));
             }
-            Checked::Bad => return Err(Rejection::new(Reason::Signature, "the signature does not match")),
+            CheckedJwk::Bad => return Err(Rejection::new(Reason::Signature, "the signature does not match")),
         }
         let audience = self.audience(&payload)?;
         let expires = self.times(&payload, now)?;

@@ -2,7 +2,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::{Output, Rotation, backup_name, moment, tidy};
+use super::{AuditFileOutput, Rotation, backup_name, moment, tidy};
 
 fn names(directory: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(directory)
@@ -21,7 +21,7 @@ fn rotation(max_megabytes: u64) -> Rotation {
 fn a_full_audit_log_is_rotated_without_splitting_lines() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("deep/audit.log");
-    let mut output = Output::file(&path, rotation(1)).unwrap();
+    let mut output = AuditFileOutput::file(&path, rotation(1)).unwrap();
     let line = vec![b'x'; 400 * 1024];
     let outcomes = output.write(&[line.clone(), line.clone(), line.clone()]);
     assert!(outcomes.iter().all(Result::is_ok));
@@ -36,10 +36,10 @@ fn a_full_audit_log_is_rotated_without_splitting_lines() {
 fn a_line_longer_than_a_file_is_refused_and_an_unbounded_file_takes_it() {
     let directory = tempfile::tempdir().unwrap();
     let line = vec![b'x'; 1024 * 1024 + 1];
-    let mut bounded = Output::file(&directory.path().join("a.log"), rotation(1)).unwrap();
+    let mut bounded = AuditFileOutput::file(&directory.path().join("a.log"), rotation(1)).unwrap();
     let error = bounded.write(std::slice::from_ref(&line)).remove(0).unwrap_err();
     assert_eq!(error.to_string(), "write length 1048577 exceeds maximum file size 1048576");
-    let mut unbounded = Output::file(&directory.path().join("b.log"), rotation(0)).unwrap();
+    let mut unbounded = AuditFileOutput::file(&directory.path().join("b.log"), rotation(0)).unwrap();
     assert!(unbounded.write(&[line]).remove(0).is_ok());
 }
 
@@ -47,7 +47,7 @@ fn a_line_longer_than_a_file_is_refused_and_an_unbounded_file_takes_it() {
 fn a_full_file_that_was_removed_is_created_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
-    let mut output = Output::file(&path, rotation(1)).unwrap();
+    let mut output = AuditFileOutput::file(&path, rotation(1)).unwrap();
     let line = vec![b'x'; 600 * 1024];
     assert!(output.write(std::slice::from_ref(&line)).remove(0).is_ok());
     fs::remove_file(&path).unwrap();
@@ -63,7 +63,7 @@ fn the_audit_log_is_readable_only_by_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("deep/audit.log");
-    let _output = Output::file(&path, rotation(1)).unwrap();
+    let _output = AuditFileOutput::file(&path, rotation(1)).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
 }

@@ -5,7 +5,7 @@ use api::names;
 use value::yaml::{self, Document};
 use value::{Map, Path, Str, Value};
 
-use super::{AuditConditions, AuditDecision, AuditRule, GroupResources, Level, Policy, Stage};
+use super::{AuditConditions, AuditDecision, AuditPolicy, AuditRule, AuditStage, GroupResources, Level};
 
 const API_VERSION: &str = "audit.k8s.io/v1";
 const KIND: &str = "Policy";
@@ -14,7 +14,7 @@ const OTHERS: [&str; 3] = ["Event", "EventList", "PolicyList"];
 /// Location of Go's scheme, which is part of its error message.
 const SCHEME: &str = "k8s.io/apiserver/pkg/audit/scheme.go:30";
 /// Decodes and validates a policy.
-pub(super) fn policy(bytes: &[u8]) -> Result<Policy, String> {
+pub(super) fn policy(bytes: &[u8]) -> Result<AuditPolicy, String> {
     let raw = read(bytes)?;
     let errors = raw.problems();
     if !errors.is_empty() {
@@ -23,11 +23,11 @@ pub(super) fn policy(bytes: &[u8]) -> Result<Policy, String> {
     if raw.rules.is_empty() {
         return Err("loaded illegal policy with 0 rules".to_owned());
     }
-    let stages = |names: &[Str]| -> Vec<Stage> {
-        let named = |stage: &Stage| {
+    let stages = |names: &[Str]| -> Vec<AuditStage> {
+        let named = |stage: &AuditStage| {
             [&raw.omit_stages[..], names].iter().any(|list| list.iter().any(|s| s == stage.as_str()))
         };
-        Stage::ALL.into_iter().filter(named).collect()
+        AuditStage::ALL.into_iter().filter(named).collect()
     };
     let rules = raw.rules.iter().map(|rule| AuditRule {
         decision: AuditDecision {
@@ -37,7 +37,7 @@ pub(super) fn policy(bytes: &[u8]) -> Result<Policy, String> {
         },
         conditions: rule.conditions.clone(),
     });
-    Ok(Policy { rules: rules.collect() })
+    Ok(AuditPolicy { rules: rules.collect() })
 }
 
 /// A policy whose fields have the right types but are not validated.
@@ -114,7 +114,7 @@ impl RawRule {
 }
 
 fn unknown_stages(stages: &[Str], path: &Path, errors: &mut Vec<FieldError>) {
-    let known = Stage::ALL.map(Stage::as_str);
+    let known = AuditStage::ALL.map(AuditStage::as_str);
     for (i, stage) in stages.iter().enumerate().filter(|(_, stage)| !known.contains(&stage.as_str())) {
         let why = format!("allowed stages are {}", known.join(","));
         errors.push(FieldError::invalid(&path.index(i), stage.clone(), why));

@@ -2,10 +2,10 @@ use authn::User;
 use http::Method;
 use requests::request_info::{Query, RequestInfo};
 
-use super::{Level, Policy, Stage};
+use super::{AuditPolicy, AuditStage, Level};
 
-fn policy(rules: &str) -> Result<Policy, String> {
-    Policy::parse(format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{rules}").as_bytes())
+fn policy(rules: &str) -> Result<AuditPolicy, String> {
+    AuditPolicy::parse(format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{rules}").as_bytes())
 }
 
 fn info(method: &Method, url: &str) -> RequestInfo {
@@ -103,10 +103,10 @@ fn omitted_stages_are_united_and_a_rule_overrides_omit_managed_fields() {
     )
     .unwrap();
     let decision = policy.evaluate(None, &info(&Method::GET, "/version"));
-    assert_eq!(decision.omit_stages, [Stage::RequestReceived, Stage::Panic]);
+    assert_eq!(decision.omit_stages, [AuditStage::RequestReceived, AuditStage::Panic]);
     assert!(!decision.omit_managed_fields);
     let decision = policy.evaluate(None, &info(&Method::POST, "/version"));
-    assert_eq!(decision.omit_stages, [Stage::RequestReceived]);
+    assert_eq!(decision.omit_stages, [AuditStage::RequestReceived]);
     assert!(decision.omit_managed_fields);
 }
 
@@ -160,17 +160,17 @@ fn invalid_audit_policies_are_rejected_with_kubernetes_messages() {
         "rules: [{level: None, users: x}]",
         "failed decoding: json: cannot unmarshal string into Go struct field PolicyRule.rules.users of type []string",
     );
-    let wrong =
-        Policy::parse(b"apiVersion: audit.k8s.io/v1beta1\nkind: Policy\nrules: [{level: None}]").unwrap_err();
+    let wrong = AuditPolicy::parse(b"apiVersion: audit.k8s.io/v1beta1\nkind: Policy\nrules: [{level: None}]")
+        .unwrap_err();
     assert_eq!(
         wrong,
         r#"failed decoding: no kind "Policy" is registered for version "audit.k8s.io/v1beta1" in scheme "k8s.io/apiserver/pkg/audit/scheme.go:30""#
     );
     for unversioned in ["rules: []", ""] {
-        let wrong = Policy::parse(unversioned.as_bytes()).unwrap_err();
+        let wrong = AuditPolicy::parse(unversioned.as_bytes()).unwrap_err();
         assert_eq!(wrong, "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy");
     }
-    let wrong = Policy::parse(b"apiVersion: audit.k8s.io/v1\nkind: Event").unwrap_err();
+    let wrong = AuditPolicy::parse(b"apiVersion: audit.k8s.io/v1\nkind: Event").unwrap_err();
     assert_eq!(wrong, "failed decoding: converting (v1.Event) to (audit.Policy): unknown conversion");
-    assert!(Policy::parse(b"apiVersion: audit.k8s.io/v1\nrules: [{level: None}]").is_ok());
+    assert!(AuditPolicy::parse(b"apiVersion: audit.k8s.io/v1\nrules: [{level: None}]").is_ok());
 }

@@ -115,14 +115,13 @@ impl<A: Api> ResourceClaimController<A> {
             .map_err(|why| ClaimCreationError::because(format!("create ResourceClaim : {why}")))
     }
 
-    /// Reports whether a namespace is labelled for admin access to devices.
+    /// Reports whether a namespace is labeled for admin access to devices.
     fn allows_admin_access(&self, namespace: &str) -> Result<bool, Status> {
         let namespace = self.api.get(&self.namespaces.object_ref("", namespace))?;
         Ok(namespace.is_some_and(|namespace| api::admin_access::allowed_by(&namespace).is_some()))
     }
 }
 
-/// Builds the claim of a pod from its template.
 pub(super) fn from_template(pod: &Value, pod_claim: &str, template: &Value) -> Value {
     let mut claim = Value::map([("apiVersion", "resource.k8s.io/v1"), ("kind", "ResourceClaim")]);
     claim.set_at(&["metadata", "generateName"], base_name(meta::name(pod), pod_claim));

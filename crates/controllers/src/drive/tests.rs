@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use value::Backoff;
 use value::{Str, Value};
 
-use super::{Controller, Next, run};
+use super::{Controller, ReconcileOutcome, run};
 use crate::api::{
     AggregatedKinds, Api, ChangeStream, ClusterReader, ObjectChange, ObjectEvent, PatchBody, ResourceKind,
     TypedObjectRef, WatchSource,
@@ -57,6 +57,9 @@ impl ClusterReader for Scripted {
     }
     fn list_by_field(&self, kind: &ResourceKind, field: &str, value: &str) -> Result<Vec<Value>, Status> {
         self.fake.list_by_field(kind, field, value)
+    }
+    fn names(&self, kind: &ResourceKind, namespace: &str) -> Vec<Str> {
+        self.fake.names(kind, namespace)
     }
     fn count(&self, kind: &ResourceKind, namespace: &str) -> usize {
         self.fake.count(kind, namespace)
@@ -127,7 +130,7 @@ impl Controller for TalliedController {
         self.tally.restarts.fetch_add(1, Ordering::SeqCst);
     }
 
-    async fn reconcile(&self, key: Str) -> Result<Next<Str>, Status> {
+    async fn reconcile(&self, key: Str) -> Result<ReconcileOutcome<Str>, Status> {
         let tally = &self.tally;
         let attempts = {
             let mut seen = tally.seen.lock().unwrap();
@@ -144,7 +147,11 @@ impl Controller for TalliedController {
         if key == "bad" && attempts <= self.failures {
             return Err(Status::internal("not yet"));
         }
-        Ok(if key == "parent" { Next::Keys(vec!["child".into()]) } else { Next::Done })
+        Ok(if key == "parent" {
+            ReconcileOutcome::Keys(vec!["child".into()])
+        } else {
+            ReconcileOutcome::Done
+        })
     }
 }
 

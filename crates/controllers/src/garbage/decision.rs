@@ -9,11 +9,12 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 use api::Status;
+use api::finalizers::{FOREGROUND, ORPHAN};
 use api::meta;
 use value::{Str, Value};
 
 use super::graph::{DeletionState, OwnerGraph};
-use super::{FOREGROUND, ORPHAN, lock, owners};
+use super::{lock, owners};
 use crate::api::{ClusterReader, TypedObjectRef};
 use lookup::{Owner, Owners, YieldBudget};
 
@@ -23,7 +24,7 @@ pub(super) enum GarbageDecision {
     /// The object stays, or is already being deleted.
     Nothing,
     /// Perform these actions, in this order.
-    Do(Vec<Action>),
+    Do(Vec<DependentAction>),
     /// Reconcile these dependents, which block the foreground deletion.
     Attempt(Vec<Str>),
     /// The object is cluster-scoped and references a namespaced owner. Such an owner cannot be resolved, so the object is left alone.
@@ -33,7 +34,7 @@ pub(super) enum GarbageDecision {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Action {
+pub(super) enum DependentAction {
     /// Changes the owner references.
     Patch {
         object_ref: TypedObjectRef,
@@ -190,7 +191,7 @@ async fn by_owners(
         return Ok(GarbageDecision::Nothing);
     }
     let deletion = |policy| {
-        Action::Delete(Deletion {
+        DependentAction::Delete(Deletion {
             object_ref: object_ref.clone(),
             uid: target.uid.into(),
             revision: meta::resource_version(live).into(),
@@ -228,14 +229,18 @@ async fn by_owners(
 }
 
 /// Removes the references to these owners; `None` if there are none.
-fn without_owners(object_ref: &TypedObjectRef, live: &Value, uids: &HashSet<&str>) -> Option<Action> {
+fn without_owners(
+    object_ref: &TypedObjectRef,
+    live: &Value,
+    uids: &HashSet<&str>,
+) -> Option<DependentAction> {
     let named = |reference: &&Value| reference.str_at(&["uid"]).is_some_and(|uid| uids.contains(uid));
     let remaining: Vec<Value> = owners(live).iter().filter(|reference| !named(reference)).cloned().collect();
     (remaining.len() < owners(live).len()).then(|| with_owners(object_ref, live, remaining))
 }
 
 /// Clears `blockOwnerDeletion` in all references; `None` if it is set in none.
-fn unblocked(object_ref: &TypedObjectRef, live: &Value) -> Option<Action> {
+fn unblocked(object_ref: &TypedObjectRef, live: &Value) -> Option<DependentAction> {
     let mut references = owners(live).to_vec();
     let mut changed = false;
     for reference in &mut references {
@@ -247,16 +252,19 @@ fn unblocked(object_ref: &TypedObjectRef, live: &Value) -> Option<Action> {
     changed.then(|| with_owners(object_ref, live, references))
 }
 
-fn with_owners(object_ref: &TypedObjectRef, live: &Value, references: Vec<Value>) -> Action {
+fn with_owners(object_ref: &TypedObjectRef, live: &Value, references: Vec<Value>) -> DependentAction {
     let references = if references.is_empty() { Value::Null } else { Value::List(references) };
-    Action::Patch { object_ref: object_ref.clone(), patch: patch(live, "ownerReferences", references) }
+    DependentAction::Patch {
+        object_ref: object_ref.clone(),
+        patch: patch(live, "ownerReferences", references),
+    }
 }
 
-fn release(object_ref: &TypedObjectRef, live: &Value, finalizer: &str) -> Action {
+fn release(object_ref: &TypedObjectRef, live: &Value, finalizer: &str) -> DependentAction {
     let others: Vec<Value> =
         meta::finalizers(live).filter(|own| *own != finalizer).map(Value::from).collect();
     let others = if others.is_empty() { Value::Null } else { Value::List(others) };
-    Action::Release { object_ref: object_ref.clone(), patch: patch(live, "finalizers", others) }
+    DependentAction::Release { object_ref: object_ref.clone(), patch: patch(live, "finalizers", others) }
 }
 
 /// A merge patch of one metadata field that applies only to this resource version of the object.

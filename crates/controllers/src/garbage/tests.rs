@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use value::{Str, Value};
 
-use super::decision::{Action, GarbageDecision, decide};
+use super::decision::{DependentAction, GarbageDecision, decide};
 use super::graph::OwnerGraph;
 use crate::api::{ClusterReader, ObjectChange};
 use crate::fake::{FakeReader, parse};
@@ -74,7 +74,7 @@ impl Cluster {
         }
     }
 
-    fn only(&self, uid: &str) -> Action {
+    fn only(&self, uid: &str) -> DependentAction {
         match self.decide(uid) {
             GarbageDecision::Do(mut actions) if actions.len() == 1 => actions.remove(0),
             other => panic!("{other:?}"),
@@ -83,7 +83,7 @@ impl Cluster {
 
     fn policy(&self, uid: &str) -> &'static str {
         match self.only(uid) {
-            Action::Delete(deleting) => {
+            DependentAction::Delete(deleting) => {
                 assert_eq!(deleting.uid, uid);
                 deleting.policy
             }
@@ -200,7 +200,7 @@ fn an_owner_of_an_unknown_kind_prevents_garbage_collection() {
 fn with_one_owner_left_only_dangling_owner_references_are_removed() {
     let mut cluster = Cluster::of(&[map("a"), map("b"), owned_by("c", &[("a", false), ("b", true)])]);
     cluster.remove("a");
-    let Action::Patch { object_ref, patch } = cluster.only("c") else { panic!() };
+    let DependentAction::Patch { object_ref, patch } = cluster.only("c") else { panic!() };
     assert_eq!(object_ref.name, "c");
     let left = patch.list_at(&["metadata", "ownerReferences"]);
     assert_eq!(left.len(), 1);
@@ -238,7 +238,7 @@ fn a_foreground_deletion_waits_for_the_dependents_that_block_it() {
     assert_eq!(cluster.policy("b"), "Background");
     assert_eq!(cluster.policy("c"), "Background");
     assert_eq!(cluster.remove("b"), ["a"]);
-    let Action::Release { object_ref, patch } = cluster.only("a") else { panic!() };
+    let DependentAction::Release { object_ref, patch } = cluster.only("a") else { panic!() };
     assert_eq!(object_ref.name, "a");
     assert_eq!(patch.at(&["metadata", "finalizers"]), Some(&Value::Null));
     assert_eq!(cluster.remove("a"), ["c"]);
@@ -247,7 +247,7 @@ fn a_foreground_deletion_waits_for_the_dependents_that_block_it() {
 #[test]
 fn releasing_an_owner_preserves_foreign_finalizers() {
     let cluster = Cluster::of(&[deleting(map("a"), &["x/y", "foregroundDeletion", "z/w"])]);
-    let Action::Release { patch, .. } = cluster.only("a") else { panic!() };
+    let DependentAction::Release { patch, .. } = cluster.only("a") else { panic!() };
     assert_eq!(patch.at(&["metadata", "finalizers"]), Some(&Value::list(["x/y", "z/w"])));
 }
 
@@ -258,10 +258,10 @@ fn a_dependent_that_stops_blocking_wakes_its_owner() {
         map("d"),
         owned_by("b", &[("a", true), ("d", false)]),
     ]);
-    let Action::Patch { patch, .. } = cluster.only("b") else { panic!("another owner keeps it") };
+    let DependentAction::Patch { patch, .. } = cluster.only("b") else { panic!("another owner keeps it") };
     assert_eq!(patch.list_at(&["metadata", "ownerReferences"]).len(), 1);
     assert_eq!(uids(cluster.put(&owned_by("b", &[("a", false), ("d", false)]))), ["a", "b"]);
-    assert!(matches!(cluster.only("a"), Action::Release { .. }));
+    assert!(matches!(cluster.only("a"), DependentAction::Release { .. }));
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn in_a_foreground_deletion_dependents_wait_for_their_own_dependents() {
 fn a_cycle_of_foreground_deletions_is_broken() {
     let mut first = deleting(owned_by("a", &[("b", true)]), &["foregroundDeletion"]);
     let mut cluster = Cluster::of(&[first.clone(), owned_by("b", &[("a", true)])]);
-    let Action::Patch { object_ref, patch } = cluster.only("b") else { panic!() };
+    let DependentAction::Patch { object_ref, patch } = cluster.only("b") else { panic!() };
     assert_eq!(object_ref.name, "b");
     let references = patch.list_at(&["metadata", "ownerReferences"]);
     assert_eq!(references[0].bool_at(&["blockOwnerDeletion"]), Some(false));
@@ -287,7 +287,7 @@ fn a_cycle_of_foreground_deletions_is_broken() {
     assert_eq!(cluster.policy("b"), "Foreground");
     first.set_at(&["metadata", "resourceVersion"], "8");
     cluster.put(&first);
-    assert!(matches!(cluster.only("a"), Action::Release { .. }));
+    assert!(matches!(cluster.only("a"), DependentAction::Release { .. }));
 }
 
 #[test]
@@ -300,8 +300,11 @@ fn orphaned_dependents_lose_their_owner_references_before_the_owner_is_released(
     ]);
     assert_eq!(cluster.put(&deleting(map("a"), &["orphan"])), ["a"]);
     let GarbageDecision::Do(actions) = cluster.decide("a") else { panic!() };
-    let [Action::Patch { patch: first, .. }, Action::Patch { patch: second, .. }, Action::Release { .. }] =
-        actions.as_slice()
+    let [
+        DependentAction::Patch { patch: first, .. },
+        DependentAction::Patch { patch: second, .. },
+        DependentAction::Release { .. },
+    ] = actions.as_slice()
     else {
         panic!("{actions:?}")
     };

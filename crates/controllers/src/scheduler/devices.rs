@@ -53,7 +53,6 @@ impl Devices {
     }
 }
 
-/// Applies a change of a claim to an allocator.
 pub(super) fn apply_claim_change(allocator: &mut DeviceAllocator, claim: &Value, deleted: bool) {
     if deleted { allocator.forget(meta::uid(claim)) } else { allocator.observe(claim) }
 }

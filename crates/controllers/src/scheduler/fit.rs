@@ -307,10 +307,10 @@ impl<'a> NodeConstraints<'a> {
     }
 
     fn matches(&self, node: &Value) -> bool {
-        let labelled = self.labels.is_none_or(|labels| {
+        let labeled = self.labels.is_none_or(|labels| {
             labels.iter().all(|(key, value)| node.str_at(&["metadata", "labels", key]) == value.as_str())
         });
-        labelled
+        labeled
             && match &self.affinity {
                 None => true,
                 Some(Ok(selector)) => selector.matches(&CandidateNode::of(node)),

@@ -9,7 +9,7 @@ use super::readiness::{self, Readiness};
 use super::{PodKey, Scheduler};
 use crate::api::{Api, TypedObjectRef};
 use crate::claims::{self, MAX_RESERVATIONS, ResolvedClaim, UnresolvedClaim};
-use crate::drive::Next;
+use crate::drive::ReconcileOutcome;
 
 /// The claims of a pod: `open` are not allocated yet, `shared` are.
 pub(super) struct PodClaims {
@@ -63,7 +63,7 @@ impl<A: Api> Scheduler<A> {
         Ok(Ok(pod_claims))
     }
 
-    /// Returns why a claim may not be allocated with admin access: the server rejects such an allocation unless the namespace is labelled
+    /// Returns why a claim may not be allocated with admin access: the server rejects such an allocation unless the namespace is labeled
     /// for it at that time.
     fn lacks_admin_access(&self, claim: &Value) -> Result<Option<String>, Status> {
         if api::admin_access::first_asking(claim.list_at(&["spec", "devices", "requests"])).is_none() {
@@ -82,7 +82,7 @@ impl<A: Api> Scheduler<A> {
         object_ref: &TypedObjectRef,
         pod: &Value,
         claims: &[Value],
-    ) -> Result<Option<Next<PodKey>>, Status> {
+    ) -> Result<Option<ReconcileOutcome<PodKey>>, Status> {
         let now = self.api.now();
         let mut until = None;
         for claim in claims.iter().filter(|claim| claims::is_reserved_for(claim, pod)) {
@@ -108,6 +108,6 @@ impl<A: Api> Scheduler<A> {
             "waiting for devices to be made ready (binding conditions)",
         )
         .await?;
-        Ok(Some(Next::After(Duration::from_secs(u64::try_from(wait).unwrap_or(1)))))
+        Ok(Some(ReconcileOutcome::After(Duration::from_secs(u64::try_from(wait).unwrap_or(1)))))
     }
 }

@@ -10,7 +10,7 @@ const READINESS_TIMEOUT: i64 = 600;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
     Ready,
-    /// Not ready yet; fails at this Unix time in seconds, if the allocation has a timestamp.
+    /// Some conditions are missing; the claim fails at this Unix time in seconds, if the allocation has a timestamp.
     Waiting(Option<i64>),
     /// Message of the failure; the claim is to be deallocated.
     Failed(String),

@@ -75,14 +75,7 @@ fn choose(
         pod_claims.open.iter().map(PendingClaim::read).collect();
     let read = read.map_err(|error| error.to_string())?;
     let cluster = Arc::clone(&cache.lock().unwrap_or_else(PoisonError::into_inner).cluster);
-    let terms = fit::terms_size(pod).saturating_mul(cluster.nodes.len());
-    if terms > MAX_COMPARED {
-        let why = format!(
-            "tolerations, node selectors and affinity are too long to be compared with {} nodes",
-            cluster.nodes.len()
-        );
-        return Err(why.into());
-    }
+    check_terms(pod, cluster.nodes.len())?;
     let (fitting, mut reasons) = cluster.fitting(pod);
     let mut allocator = (!read.is_empty()).then(|| LentAllocator::take(cache));
     let mut budget = AllocationBudget::of(attempt);
@@ -121,4 +114,34 @@ fn choose(
     let why = fit::unschedulable_message(cluster.nodes.len(), &reasons);
     let is_out_of_reach = reasons.contains_key(&NodeRejection::OutOfReach);
     Err(SchedulingFailure { is_out_of_reach, ..why.into() })
+}
+
+/// Fails if a pod's node constraints are too long to be compared with this many nodes.
+fn check_terms(pod: &Value, nodes: usize) -> Result<(), String> {
+    if fit::terms_size(pod).saturating_mul(nodes) > MAX_COMPARED {
+        return Err(format!(
+            "tolerations, node selectors and affinity are too long to be compared with {nodes} nodes"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_terms;
+    use crate::fake::parse;
+
+    #[test]
+    fn node_constraints_that_are_too_long_for_the_number_of_nodes_are_not_compared() {
+        let pod = |field: &str| {
+            let long = "x".repeat(30_000);
+            parse(&format!(r#"{{"spec":{{"{field}":{{"k":"{long}"}}}}}}"#))
+        };
+        for field in ["tolerations", "nodeSelector", "affinity"] {
+            assert_eq!(check_terms(&pod(field), 600), Ok(()), "{field}");
+            let why = check_terms(&pod(field), 700).unwrap_err();
+            assert!(why.ends_with("are too long to be compared with 700 nodes"), "{field}: {why}");
+        }
+        assert_eq!(check_terms(&pod("volumes"), 1_000_000), Ok(()));
+    }
 }

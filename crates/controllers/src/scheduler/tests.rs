@@ -134,7 +134,7 @@ fn unsupported_scheduling_features_are_reported() {
 
 #[test]
 fn required_anti_affinity_of_a_pod_excludes_only_its_topology_domain() {
-    let labelled = |name: &str, zone: &str| {
+    let labeled = |name: &str, zone: &str| {
         format!(
             r#"{{"metadata":{{"name":"{name}","labels":{{"z":"{zone}"}}}},"status":{{"allocatable":{{"pods":"9"}}}}}}"#
         )
@@ -144,7 +144,7 @@ fn required_anti_affinity_of_a_pod_excludes_only_its_topology_domain() {
             r#"{{"metadata":{{"name":"alone"}},"spec":{{"nodeName":"{node}","affinity":{{"podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{{"topologyKey":"z","labelSelector":{{"matchLabels":{{"app":"web"}}}}}}]}}}}}}}}"#
         )
     };
-    let nodes = [labelled("a", "1"), labelled("b", "1"), labelled("c", "2")];
+    let nodes = [labeled("a", "1"), labeled("b", "1"), labeled("c", "2")];
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
     let pod = |app: &str, namespace: &str| {
         format!(r#"{{"metadata":{{"namespace":"{namespace}","labels":{{"app":"{app}"}}}}}}"#)

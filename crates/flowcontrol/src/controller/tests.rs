@@ -2,14 +2,8 @@ use authn::{Caller, InternalIdentity, User};
 
 use super::*;
 use crate::objects::RequestDigest;
-use crate::queueset::{Arrival, ArrivalDecision};
+use crate::queueset::{ArrivalDecision, RequestArrival};
 use crate::{WorkEstimate, bootstrap::FlowControlKind};
-
-struct Silent;
-
-impl RequestTicket for Silent {
-    fn dispatched(&mut self) {}
-}
 
 fn bootstrap_objects() -> (Vec<PriorityLevel>, Vec<FlowSchema>) {
     let (mut levels, mut schemas) = (Vec::new(), Vec::new());
@@ -22,20 +16,20 @@ fn bootstrap_objects() -> (Vec<PriorityLevel>, Vec<FlowSchema>) {
     (levels, schemas)
 }
 
-fn configured() -> (PriorityLevelController<Silent>, RequestClassifier<Silent>) {
+fn configured() -> (PriorityLevelController<()>, RequestClassifier<()>) {
     let mut controller = PriorityLevelController::new(600, Duration::ZERO);
     let (levels, schemas) = bootstrap_objects();
     let configured = controller.configure(Duration::ZERO, levels, schemas);
     (controller, configured.classifier)
 }
 
-fn limits(controller: &PriorityLevelController<Silent>, name: &str) -> (i64, i64, i64, i64) {
+fn limits(controller: &PriorityLevelController<()>, name: &str) -> (i64, i64, i64, i64) {
     let (_, limits) = controller.levels().find(|(level, _)| level.name == name).unwrap();
     (limits.nominal, limits.lower, limits.upper, limits.current)
 }
 
-fn arrival(class: &Class<Silent>, seats: u64) -> Arrival<Silent> {
-    Arrival {
+fn arrival(class: &RequestClass<()>, seats: u64) -> RequestArrival<()> {
+    RequestArrival {
         flow: class.flow,
         distinguisher: "".into(),
         hash: 0,
@@ -43,7 +37,7 @@ fn arrival(class: &Class<Silent>, seats: u64) -> Arrival<Silent> {
         interested_watches: None,
         is_watch: false,
         is_resumed: false,
-        ticket: Silent,
+        ticket: (),
     }
 }
 
@@ -139,7 +133,7 @@ fn a_deleted_priority_level_drains_and_its_flow_schemas_are_dangling() {
 fn up_to_date_flow_schema_conditions_are_not_rewritten() {
     let (_, mut schemas) = bootstrap_objects();
     let (levels, _) = bootstrap_objects();
-    let mut controller: PriorityLevelController<Silent> = PriorityLevelController::new(600, Duration::ZERO);
+    let mut controller: PriorityLevelController<()> = PriorityLevelController::new(600, Duration::ZERO);
     assert_eq!(controller.configure(Duration::ZERO, levels.clone(), schemas.clone()).updates.len(), 11);
     for schema in &mut schemas {
         schema.dangling = Some(DanglingCondition::of(&schema.level, true));
@@ -149,7 +143,7 @@ fn up_to_date_flow_schema_conditions_are_not_rewritten() {
 
 #[test]
 fn mandatory_flow_control_objects_apply_even_if_not_stored() {
-    let mut controller: PriorityLevelController<Silent> = PriorityLevelController::new(600, Duration::ZERO);
+    let mut controller: PriorityLevelController<()> = PriorityLevelController::new(600, Duration::ZERO);
     let classifier = controller.configure(Duration::ZERO, Vec::new(), Vec::new()).classifier;
     let admin = User::named("admin").in_groups(["system:masters"]);
     let without_groups = User::named("nobody");
@@ -162,8 +156,7 @@ fn mandatory_flow_control_objects_apply_even_if_not_stored() {
 fn classification_depends_on_groups_and_on_the_schemas_of_the_configuration() {
     let (_, classifier) = configured();
     let (_, without) = {
-        let mut controller: PriorityLevelController<Silent> =
-            PriorityLevelController::new(600, Duration::ZERO);
+        let mut controller: PriorityLevelController<()> = PriorityLevelController::new(600, Duration::ZERO);
         let configured = controller.configure(Duration::ZERO, Vec::new(), Vec::new());
         (controller, configured.classifier)
     };
@@ -217,7 +210,7 @@ fn the_class_of_all_requests_is_the_class_of_each() {
         account("kube-system", "endpoint-controller"),
     ]
     .map(Caller::internal);
-    let classes_of_all = |classifier: &RequestClassifier<Silent>| -> Vec<[Option<usize>; 2]> {
+    let classes_of_all = |classifier: &RequestClassifier<()>| -> Vec<[Option<usize>; 2]> {
         let found = callers.iter().map(|caller| {
             let classes = [true, false].map(|is_resource| classifier.index_of_all(caller, is_resource));
             for request in requests(caller.user()) {

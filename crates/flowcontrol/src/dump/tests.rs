@@ -1,28 +1,22 @@
 use std::time::Duration;
 
 use super::*;
-use crate::queueset::{Arrival, Queuing};
+use crate::queueset::{Queuing, RequestArrival};
 use crate::{Dealer, WorkEstimate};
-
-struct Silent;
-
-impl RequestTicket for Silent {
-    fn dispatched(&mut self) {}
-}
 
 struct Fixed;
 
-impl Describe<Silent> for Fixed {
+impl DescribeRequest<()> for Fixed {
     fn time(&self, at: Duration) -> String {
         format!("T{}", at.as_secs())
     }
 
-    fn details(&self, _: &Silent) -> [String; 8] {
+    fn details(&self, (): &()) -> [String; 8] {
         ["alice", "get", "/api", "ns", "n", "v1", "pods", ""].map(str::to_owned)
     }
 }
 
-fn levels() -> Vec<Arc<ActiveLevel<Silent>>> {
+fn levels() -> Vec<Arc<ActiveLevel<()>>> {
     let queuing = Queuing::Queue { dealer: Dealer::new(2, 1).unwrap(), queues: 2, length_limit: 5 };
     let level = ActiveLevel::new("busy".into(), queuing, Duration::ZERO);
     {
@@ -30,7 +24,7 @@ fn levels() -> Vec<Arc<ActiveLevel<Silent>>> {
         let flow = queues.flow("users");
         queues.configure(Duration::ZERO, queuing, 1, 1);
         for _ in 0..2 {
-            let arrival = Arrival {
+            let arrival = RequestArrival {
                 flow,
                 distinguisher: "alice".into(),
                 hash: 1,
@@ -38,7 +32,7 @@ fn levels() -> Vec<Arc<ActiveLevel<Silent>>> {
                 interested_watches: None,
                 is_watch: false,
                 is_resumed: false,
-                ticket: Silent,
+                ticket: (),
             };
             queues.start(Duration::from_secs(7), arrival);
         }

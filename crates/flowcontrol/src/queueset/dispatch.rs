@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::request::Execution;
 use super::{
-    Arrival, ESTIMATED_SERVICE, QueueSet, Queuing, RETAINED_QUEUES, RequestId, RequestTicket, TrackedRequest,
+    ESTIMATED_SERVICE, QueueSet, Queuing, RETAINED_QUEUES, RequestArrival, RequestId, RequestTicket,
+    TrackedRequest,
 };
 use crate::SeatSeconds;
 use crate::dealer::Dealer;
@@ -48,13 +49,15 @@ impl<T: RequestTicket> QueueSet<T> {
     }
 
     /// Executes a request that no other precedes, as if it were enqueued and dispatched at once.
-    pub(super) fn execute_unqueued(&mut self, now: Duration, index: u32, arrival: Arrival<T>) -> RequestId {
+    pub(super) fn execute_unqueued(
+        &mut self,
+        now: Duration,
+        index: u32,
+        arrival: RequestArrival<T>,
+    ) -> RequestId {
         let mut request = self.request_of(now, Some(index), arrival);
         let queue = self.queues.get_or_add(index);
-        if queue.is_idle() {
-            self.active_queues += 1;
-            queue.next_dispatch = self.current_r;
-        }
+        queue.activate(&mut self.active_queues, self.current_r);
         queue.next_dispatch = queue.next_dispatch.max(request.arrived_at);
         self.gauges.dispatch.note_only(self.current_r, queue.next_dispatch, queue.discounted_dispatch());
         queue.executing += 1;
@@ -74,10 +77,7 @@ impl<T: RequestTicket> QueueSet<T> {
     pub(super) fn enqueue(&mut self, index: u32, id: RequestId) {
         let Some(request) = self.requests.get(id) else { return };
         let queue = self.queues.get_or_add(index);
-        if queue.is_idle() {
-            self.active_queues += 1;
-            queue.next_dispatch = self.current_r;
-        }
+        queue.activate(&mut self.active_queues, self.current_r);
         queue.push(id, request.total_work, &request.work);
         let length = queue.len();
         self.waiting += 1;

@@ -6,7 +6,7 @@ use crate::flow_stats::FlowStats;
 
 /// The current load of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct LevelLoad {
     /// Number of waiting requests.
     pub waiting: usize,
     /// Number of executing requests.
@@ -43,15 +43,15 @@ impl<T: RequestTicket> QueueSet<T> {
     }
 
     /// The current load, including the fast path.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> LevelLoad {
         let fast = self.fast.in_use();
         let load = self.load_without_fast_path();
         let executing = load.executing.saturating_add(usize::try_from(fast).unwrap_or(usize::MAX));
-        Load { executing, seats_in_use: load.seats_in_use + fast, ..load }
+        LevelLoad { executing, seats_in_use: load.seats_in_use + fast, ..load }
     }
 
-    pub(super) fn load_without_fast_path(&self) -> Load {
-        Load {
+    pub(super) fn load_without_fast_path(&self) -> LevelLoad {
+        LevelLoad {
             waiting: self.waiting,
             executing: self.executing,
             seats_in_use: self.seats_in_use,

@@ -26,6 +26,14 @@ impl Queue {
         self.waiting.len()
     }
 
+    /// Makes an idle queue active, at the virtual time `now`; called before a request is added.
+    pub(super) fn activate(&mut self, active_queues: &mut u32, now: SeatSeconds) {
+        if self.is_idle() {
+            *active_queues += 1;
+            self.next_dispatch = now;
+        }
+    }
+
     /// Reports whether no request waits or executes; lingering requests may still use seats.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.executing == 0

@@ -15,9 +15,14 @@ pub trait RequestTicket {
     fn dispatched(&mut self);
 }
 
+/// For callers that do not wait.
+impl RequestTicket for () {
+    fn dispatched(&mut self) {}
+}
+
 /// A request that asks for seats.
 #[derive(Debug)]
-pub struct Arrival<T> {
+pub struct RequestArrival<T> {
     /// Index of its flow schema in this level ([`QueueSet::flow`](super::QueueSet::flow)).
     pub flow: usize,
     pub distinguisher: Str,
@@ -27,9 +32,9 @@ pub struct Arrival<T> {
     pub work: WorkEstimate,
     /// Number of watches that will receive its event, if that was determined.
     pub interested_watches: Option<usize>,
-    /// It is a watch, of which only the start uses seats.
+    /// True for a watch, of which only the start uses seats.
     pub is_watch: bool,
-    /// It executed before and was suspended ([`QueueSet::suspend`](super::QueueSet::suspend)): it is not counted again.
+    /// True if the request executed before and was suspended ([`QueueSet::suspend`](super::QueueSet::suspend)): it is not counted again.
     pub is_resumed: bool,
     pub ticket: T,
 }
@@ -37,22 +42,22 @@ pub struct Arrival<T> {
 /// The decision about an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrivalDecision {
-    /// It may run; [`QueueSet::finish`](super::QueueSet::finish) gives its seats back.
+    /// The request may run; [`QueueSet::finish`](super::QueueSet::finish) gives its seats back.
     Executing(RequestId),
-    /// It waits until [`RequestTicket::dispatched`].
+    /// The request waits until [`RequestTicket::dispatched`].
     Waiting(RequestId),
-    /// It is rejected for this reason.
+    /// The request is rejected for this reason.
     Rejected(RejectReason),
 }
 
 /// The result of [`QueueSet::withdraw`](super::QueueSet::withdraw).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawn {
-    /// It was waiting and has been removed.
+    /// The request was waiting and has been removed.
     Removed,
-    /// It was already dispatched and is executing.
+    /// The request was already dispatched and is executing.
     Executing,
-    /// There is no such request.
+    /// No request has this identity.
     Unknown,
 }
 
@@ -111,7 +116,7 @@ pub(super) struct Execution {
     pub(super) flow: usize,
     pub(super) seats: u64,
     pub(super) waited: Duration,
-    /// It starts for the first time.
+    /// True if the request starts for the first time.
     pub(super) is_new: bool,
 }
 

@@ -42,7 +42,7 @@ impl LoggedLevel {
 
     fn start(&mut self, now: u64, name: &'static str, hash: u64, work: WorkEstimate) -> ArrivalDecision {
         let ticket = Named(name, Rc::clone(&self.log));
-        let arrival = Arrival {
+        let arrival = RequestArrival {
             flow: 0,
             distinguisher: name.into(),
             hash,
@@ -196,7 +196,10 @@ fn an_exempt_level_has_no_limit_and_reports_its_usage() {
     for _ in 0..100 {
         level.executes(0, "a", 0, 10);
     }
-    assert_eq!(level.set.load(), Load { waiting: 0, executing: 100, seats_in_use: 1000, seats_waiting: 0 });
+    assert_eq!(
+        level.set.load(),
+        LevelLoad { waiting: 0, executing: 100, seats_in_use: 1000, seats_waiting: 0 }
+    );
     assert_eq!(level.set.flows()[0].waited.count(), 0, "no request waits, so nothing is observed");
 }
 
@@ -233,7 +236,7 @@ fn final_seats_are_occupied_for_a_while_after_the_request() {
     assert_eq!(level.set.load().seats_in_use, 2);
     level.waits(1, "b", 0, 1);
     assert_eq!(level.set.finish(ms(2), id), Ended { linger: Some(ms(10)), is_idle: false });
-    assert_eq!(level.set.load(), Load { waiting: 1, executing: 0, seats_in_use: 2, seats_waiting: 1 });
+    assert_eq!(level.set.load(), LevelLoad { waiting: 1, executing: 0, seats_in_use: 2, seats_waiting: 1 });
     level.set.release(ms(12), id);
     assert_eq!(level.dispatched(), ["b"]);
     assert_eq!(level.set.load().seats_in_use, 1);
@@ -343,7 +346,7 @@ fn the_fast_path_is_in_the_statistics_of_the_level() {
     assert_eq!((flow.executed.count(), flow.executed.sum()), (2, 0.006));
     assert_eq!((flow.waited.count(), flow.waited.sum()), (3, 0.0));
     assert_eq!(flow.estimated_seats.count(), 3);
-    assert_eq!(level.set.load(), Load { executing: 1, seats_in_use: 1, ..Load::default() });
+    assert_eq!(level.set.load(), LevelLoad { executing: 1, seats_in_use: 1, ..LevelLoad::default() });
     assert_eq!(level.set.counts.dispatched, 3);
     // A longer request is counted in its own bucket.
     level.set.finished_on_fast_path(0, ms(40));
@@ -499,7 +502,7 @@ proptest! {
         for id in lingering {
             level.set.release(ms(now), id);
         }
-        prop_assert_eq!(level.set.load(), Load::default());
+        prop_assert_eq!(level.set.load(), LevelLoad::default());
         prop_assert_eq!(level.set.requests().count(), 0);
         prop_assert_eq!(level.set.active_queues, 0);
         prop_assert_eq!(level.set.queue_seats_in_use, 0);

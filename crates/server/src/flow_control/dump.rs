@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::Status;
 use flowcontrol::ActiveLevel;
-use flowcontrol::dump::{self, Describe};
+use flowcontrol::dump::{self, DescribeRequest};
 
 use super::{FlowControl, Waiter};
 use crate::body::Body;
@@ -27,7 +27,7 @@ pub(crate) fn page(control: &FlowControl, call: &Call, name: &str) -> Result<Han
     Ok(HandlerResponse::Raw(200, "text/plain; charset=utf-8", Body::from(text)))
 }
 
-impl Describe<Waiter> for FlowControl {
+impl DescribeRequest<Waiter> for FlowControl {
     fn time(&self, at: Duration) -> String {
         self.epoch_time.checked_add(at).map(rfc3339_nanos).unwrap_or_default()
     }

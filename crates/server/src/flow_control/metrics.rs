@@ -21,28 +21,28 @@ pub(crate) struct FlowControlMetrics {
 /// Origin and type of a family's samples.
 enum SampleSource {
     /// One reading per priority level.
-    Level(MetricType, fn(&Reading<'_>) -> Vec<Sample>),
+    Level(MetricType, fn(&LevelSample<'_>) -> Vec<Sample>),
     /// One reading per priority level and FlowSchema.
     Flow(MetricType, fn(&FlowStats) -> Vec<Sample>),
     /// One reading for the whole server.
     Server(MetricType, fn(&FlowControl) -> Vec<Sample>),
 }
 
-struct Reading<'a> {
+struct LevelSample<'a> {
     limits: &'a LevelLimits,
     level: &'a LevelReading,
 }
 
 /// Labels other than `priority_level` and `flow_schema`, and a value.
-struct Sample(Vec<(&'static str, &'static str)>, Number);
+struct Sample(Vec<(&'static str, &'static str)>, SampleValue);
 
-enum Number {
+enum SampleValue {
     Plain(f64),
     Histogram(Histogram),
 }
 
 fn plain(value: f64) -> Vec<Sample> {
-    vec![Sample(Vec::new(), Number::Plain(value))]
+    vec![Sample(Vec::new(), SampleValue::Plain(value))]
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts and seats as floats of a metrics page")]
@@ -65,7 +65,7 @@ fn histogram_if_used(histogram: &Histogram, labels: &[(&'static str, &'static st
     if histogram.count() == 0 {
         return Vec::new();
     }
-    vec![Sample(labels.to_vec(), Number::Histogram(histogram.clone()))]
+    vec![Sample(labels.to_vec(), SampleValue::Histogram(histogram.clone()))]
 }
 
 fn bounds(level: &LevelReading, of: fn(&LevelReading) -> (SeatSeconds, SeatSeconds)) -> Vec<Sample> {
@@ -73,7 +73,8 @@ fn bounds(level: &LevelReading, of: fn(&LevelReading) -> (SeatSeconds, SeatSecon
         return Vec::new();
     }
     let (min, max) = of(level);
-    let sample = |bound, value: SeatSeconds| Sample(vec![("bound", bound)], Number::Plain(value.as_f64()));
+    let sample =
+        |bound, value: SeatSeconds| Sample(vec![("bound", bound)], SampleValue::Plain(value.as_f64()));
     vec![sample("max", max), sample("min", min)]
 }
 
@@ -203,7 +204,7 @@ impl FlowControlMetrics {
             SampleSource::Level(kind, read) => {
                 for (name, limits, level) in readings {
                     let labels = [("priority_level", name.as_str())];
-                    let samples = read(&Reading { limits, level });
+                    let samples = read(&LevelSample { limits, level });
                     metrics.extend(samples.into_iter().map(|sample| metric(*kind, sample, &labels)));
                 }
                 *kind
@@ -243,17 +244,17 @@ fn metric(kind: MetricType, sample: Sample, labels: &[(&str, &str)]) -> Metric {
     });
     let mut metric = Metric::from_label(pairs.collect());
     match number {
-        Number::Plain(value) if kind == MetricType::COUNTER => {
+        SampleValue::Plain(value) if kind == MetricType::COUNTER => {
             let mut counter = Counter::default();
             counter.set_value(value);
             metric.set_counter(counter);
         }
-        Number::Plain(value) => {
+        SampleValue::Plain(value) => {
             let mut gauge = Gauge::default();
             gauge.set_value(value);
             metric.set_gauge(gauge);
         }
-        Number::Histogram(histogram) => {
+        SampleValue::Histogram(histogram) => {
             let mut out = prometheus::proto::Histogram::default();
             out.set_sample_count(histogram.count());
             out.set_sample_sum(histogram.sum());

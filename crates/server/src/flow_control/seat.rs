@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flowcontrol::{
-    Arrival, ArrivalDecision, Ended, FastSeat, RequestId, RequestPhase, WatchIdentifier, WatchTracker,
+    ArrivalDecision, Ended, FastSeat, RequestArrival, RequestId, RequestPhase, WatchIdentifier, WatchTracker,
     Withdrawn,
 };
 use tokio::sync::oneshot;
@@ -40,7 +40,7 @@ pub(super) enum Hold {
     /// Seats of the priority level.
     Executing(RequestId),
     /// Released its seats; the arrival is queued again by `reacquire`.
-    Suspended(Box<Arrival<Waiter>>),
+    Suspended(Box<RequestArrival<Waiter>>),
 }
 
 /// Outcome of a request for seats.
@@ -67,11 +67,26 @@ impl FairSeat {
         self.assignment.uids()
     }
 
+    /// Gives a seat of the fast path back for good, and returns when. Other seats are released on drop.
+    pub(crate) fn end(&mut self) -> Option<Instant> {
+        match std::mem::replace(&mut self.hold, Hold::Nothing) {
+            Hold::Fast(seat) => {
+                let now = Instant::now();
+                self.leave_fast_path(now, seat);
+                Some(now)
+            }
+            other => {
+                self.hold = other;
+                None
+            }
+        }
+    }
+
     /// Releases the seats temporarily; a watch stays registered.
     pub(crate) fn release(&mut self) {
         self.hold = match std::mem::replace(&mut self.hold, Hold::Nothing) {
             Hold::Fast(seat) => {
-                self.leave_fast_path(seat);
+                self.leave_fast_path(Instant::now(), seat);
                 Hold::LeftFastPath
             }
             // A watch needs no seat after its initial events.
@@ -117,7 +132,7 @@ impl FairSeat {
     /// in time.
     pub(super) async fn take(
         &mut self,
-        arrival: Arrival<Waiter>,
+        arrival: RequestArrival<Waiter>,
         arrived: Instant,
         allowed: Duration,
     ) -> bool {
@@ -134,7 +149,7 @@ impl FairSeat {
     }
 
     /// Requests seats without waiting.
-    fn start(&mut self, arrival: Arrival<Waiter>) -> Started {
+    fn start(&mut self, arrival: RequestArrival<Waiter>) -> Started {
         let now = self.assignment.shared().now();
         let mut queues = self.assignment.class().level.queues();
         match queues.start(now, arrival) {
@@ -205,9 +220,9 @@ impl FairSeat {
         self.ended(now, id, ended);
     }
 
-    fn leave_fast_path(&self, seat: FastSeat) {
+    fn leave_fast_path(&self, now: Instant, seat: FastSeat) {
         let (class, shared) = (self.assignment.class(), self.assignment.shared());
-        class.leave_fast_path(Instant::now(), seat, shared.epoch);
+        class.leave_fast_path(now, seat, shared.epoch);
         if class.level.is_quiescing() {
             shared.changed.notify_one();
         }
@@ -237,7 +252,7 @@ impl FairSeat {
 impl Drop for FairSeat {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.hold, Hold::Nothing) {
-            Hold::Fast(seat) => self.leave_fast_path(seat),
+            Hold::Fast(seat) => self.leave_fast_path(Instant::now(), seat),
             Hold::Executing(id) => self.finish(id),
             Hold::Queued(id) => {
                 let now = self.assignment.shared().now();

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authn::{Caller, InternalIdentity};
-use flowcontrol::{Arrival, WorkEstimate, bootstrap};
+use flowcontrol::{RequestArrival, WorkEstimate, bootstrap};
 use http::Method;
 use requests::request_info::{Query, RequestInfo};
 
@@ -12,7 +12,7 @@ use super::{Assignment, ClientGone, FairSeat, FlowControl, Waiter, request_diges
 const LONG: Duration = Duration::from_mins(10);
 
 /// A service account's request, which belongs to `workload-low`.
-fn request(control: &FlowControl) -> (FairSeat, Arrival<Waiter>) {
+fn request(control: &FlowControl) -> (FairSeat, RequestArrival<Waiter>) {
     let caller = Caller::internal(InternalIdentity::ServiceAccount { namespace: "default", name: "web" });
     let info = Arc::new(RequestInfo::parse(&Method::GET, "/api/v1/nodes/n", &Query::default()));
     let in_force = Arc::clone(control.in_force.load().get());
@@ -22,7 +22,7 @@ fn request(control: &FlowControl) -> (FairSeat, Arrival<Waiter>) {
     assert_eq!(class.level.name, "workload-low");
     let (distinguisher, hash) = class.flow_of(&digest);
     let (flow, distinguisher) = (class.flow, distinguisher.into());
-    let arrival = Arrival {
+    let arrival = RequestArrival {
         flow,
         distinguisher,
         hash,

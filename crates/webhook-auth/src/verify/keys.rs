@@ -72,7 +72,7 @@ pub enum KeyError {
 
 /// A key with the one algorithm that it is for.
 #[derive(Clone)]
-struct Key {
+struct PublishedKey {
     id: String,
     algorithm: Algorithm,
     public: ParsedPublicKey,
@@ -81,12 +81,12 @@ struct Key {
 /// The keys that an issuer publishes.
 #[derive(Clone, Default)]
 pub struct KeySet {
-    keys: Vec<Key>,
+    keys: Vec<PublishedKey>,
 }
 
 /// The result of checking a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Checked {
+pub(super) enum CheckedJwk {
     Good,
     UnknownKey,
     OtherAlgorithm,
@@ -104,7 +104,7 @@ impl KeySet {
         if set.keys.len() > MAX_KEYS {
             return Err(KeyError::TooMany);
         }
-        let mut keys: Vec<Key> = Vec::new();
+        let mut keys: Vec<PublishedKey> = Vec::new();
         for key in set.keys.into_iter().filter_map(|jwk| usable(&jwk)) {
             match keys.iter().find(|known| known.id == key.id && known.algorithm == key.algorithm) {
                 None => keys.push(key),
@@ -126,15 +126,21 @@ impl KeySet {
     }
 
     /// Checks a signature with the key of this id. `algorithm` must be the key's own.
-    pub(super) fn check(&self, id: &str, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> Checked {
+    pub(super) fn check(
+        &self,
+        id: &str,
+        algorithm: Algorithm,
+        message: &[u8],
+        signature: &[u8],
+    ) -> CheckedJwk {
         let mut named = self.keys.iter().filter(|key| key.id == id).peekable();
         if named.peek().is_none() {
-            return Checked::UnknownKey;
+            return CheckedJwk::UnknownKey;
         }
         match named.find(|key| key.algorithm == algorithm) {
-            None => Checked::OtherAlgorithm,
-            Some(key) if key.public.verify_sig(message, signature).is_ok() => Checked::Good,
-            Some(_) => Checked::Bad,
+            None => CheckedJwk::OtherAlgorithm,
+            Some(key) if key.public.verify_sig(message, signature).is_ok() => CheckedJwk::Good,
+            Some(_) => CheckedJwk::Bad,
         }
     }
 }
@@ -186,7 +192,7 @@ impl Jwk {
     }
 }
 
-fn usable(jwk: &Jwk) -> Option<Key> {
+fn usable(jwk: &Jwk) -> Option<PublishedKey> {
     let id = jwk.text("kid").filter(|id| !id.is_empty())?.to_owned();
     if jwk.0.contains_key("use") && jwk.text("use") != Some("sig") {
         return None;
@@ -226,7 +232,7 @@ fn usable(jwk: &Jwk) -> Option<Key> {
             components.to_parsed_public_key(&signature::RSA_PKCS1_2048_8192_SHA256).ok()?
         }
     };
-    Some(Key { id, algorithm, public })
+    Some(PublishedKey { id, algorithm, public })
 }
 
 /// Strips the leading zero bytes of a big-endian number.

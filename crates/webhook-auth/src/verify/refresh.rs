@@ -51,7 +51,7 @@ pub enum Action {
     UseAndFetch,
     /// Fetch keys before the token is verified.
     Fetch,
-    /// There are no usable keys, and it is too early for another attempt.
+    /// Reject the token: no usable keys are known, and it is too early for another attempt.
     Refuse,
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// There is no bearer token.
+    /// The request has no bearer token.
     Missing,
     /// The token is longer than [`MAX_TOKEN`](super::MAX_TOKEN).
     Oversize,
@@ -50,7 +50,7 @@ pub enum Reason {
     Group,
     /// The TokenReview rejected the token.
     Reviewed,
-    /// There are no keys to verify the token with.
+    /// No keys are known to verify the token with.
     KeysUnavailable,
     /// The TokenReview failed or timed out.
     ReviewUnavailable,

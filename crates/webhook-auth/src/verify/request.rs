@@ -16,7 +16,7 @@ pub enum ReviewError {
 
 /// A group, version and resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Resource {
+pub struct ReviewedResource {
     /// The API group; `""` for the core group.
     #[serde(default)]
     pub group: String,
@@ -53,7 +53,7 @@ pub struct AdmissionRequest {
     #[serde(default)]
     pub kind: Kind,
     /// The requested resource, after conversion to the version in the webhook's rule.
-    pub resource: Resource,
+    pub resource: ReviewedResource,
     /// The requested subresource, if any.
     #[serde(default)]
     pub sub_resource: Option<String>,
@@ -77,7 +77,7 @@ impl AdmissionRequest {
         AdmissionRequest {
             uid: String::new(),
             kind: Kind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() },
-            resource: Resource {
+            resource: ReviewedResource {
                 group: group.to_owned(),
                 version: version.to_owned(),
                 resource: resource.to_owned(),

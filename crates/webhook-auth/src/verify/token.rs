@@ -13,8 +13,7 @@ use super::rejection::{Reason, Rejection};
 /// Longer tokens are rejected. Those of an API server have about 1,000 bytes.
 pub const MAX_TOKEN: usize = 16 * 1024;
 
-/// The decoded parts of a token.
-pub(super) struct Parts<'a> {
+pub(super) struct DecodedToken<'a> {
     pub(super) algorithm: Algorithm,
     pub(super) key: String,
     pub(super) payload: Payload,
@@ -43,7 +42,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D:
     serde::de::IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
-impl<'a> Parts<'a> {
+impl<'a> DecodedToken<'a> {
     pub(super) fn of(token: &'a str) -> Result<Self, Rejection> {
         if token.len() > MAX_TOKEN {
             return Err(Rejection::new(Reason::Oversize, format!("{} bytes", token.len())));
@@ -64,7 +63,7 @@ impl<'a> Parts<'a> {
         let (algorithm, key) = header.algorithm_and_key()?;
         let payload: Payload = json::read(&payload)
             .map_err(|_| malformed("the claims are no JSON object, or not plain ones"))?;
-        Ok(Parts { algorithm, key, payload, signature, signed })
+        Ok(DecodedToken { algorithm, key, payload, signature, signed })
     }
 }
 

@@ -16,16 +16,16 @@ use crate::issuer::{ISSUER, Key, NOW, at, claims, expected, jwks, key_set};
 
 /// A source of keys that the test controls; `None` fails the fetch.
 #[derive(Clone)]
-struct Source {
+struct GatedKeySource {
     published: Arc<Mutex<Option<KeySet>>>,
     fetches: Arc<AtomicUsize>,
     /// Each fetch waits for a permit.
     gate: Arc<Semaphore>,
 }
 
-impl Source {
+impl GatedKeySource {
     fn new(keys: &[&Key]) -> Self {
-        Source {
+        GatedKeySource {
             published: Arc::new(Mutex::new(Some(key_set(keys)))),
             fetches: Arc::default(),
             gate: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
@@ -41,7 +41,7 @@ impl Source {
     }
 }
 
-impl FetchKeys for Source {
+impl FetchKeys for GatedKeySource {
     fn fetch(&self) -> Pending<'_, Result<KeySet, FetchError>> {
         Box::pin(async {
             self.fetches.fetch_add(1, Ordering::SeqCst);
@@ -53,13 +53,13 @@ impl FetchKeys for Source {
 }
 
 struct Setup {
-    source: Source,
+    source: GatedKeySource,
     cache: KeyCache,
     verifier: Verifier,
 }
 
 fn setup(keys: &[&Key]) -> Setup {
-    let source = Source::new(keys);
+    let source = GatedKeySource::new(keys);
     let cache = KeyCache::new(source.clone());
     let verifier = Verifier::new(expected(), cache.keys().clone()).unwrap();
     Setup { source, cache, verifier }
@@ -272,9 +272,9 @@ fn refresh_decision_depends_on_age_of_keys_and_of_the_last_attempt() {
 
 /// A `Get` that serves documents by URL.
 #[derive(Clone, Default)]
-struct Documents(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
+struct IssuerDocuments(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
 
-impl Get for Documents {
+impl Get for IssuerDocuments {
     fn get<'a>(&'a self, url: &'a str, accept: &'a str) -> Pending<'a, Result<Vec<u8>, FetchError>> {
         Box::pin(async move {
             // An API server responds with 406, too.
@@ -290,12 +290,12 @@ impl Get for Documents {
 #[tokio::test]
 async fn discovery_fetches_the_jwks_uri_of_the_provider_document() {
     let key = Key::ec("k");
-    let documents = Documents::default();
+    let documents = IssuerDocuments::default();
     let put = |url: &str, body: Vec<u8>| documents.0.lock().unwrap().insert(url.to_owned(), body);
     let provider =
         |issuer: &str, keys: &str| json!({"issuer": issuer, "jwks_uri": keys}).to_string().into_bytes();
     let fetched =
-        async |discovery: Discovery<Documents>| discovery.fetch().await.map(|keys| keys.ids().count());
+        async |discovery: Discovery<IssuerDocuments>| discovery.fetch().await.map(|keys| keys.ids().count());
 
     let other = |found: &str, expected: &str| ProviderError::Issuer {
         found: found.to_owned(),

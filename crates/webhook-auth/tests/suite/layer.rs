@@ -21,7 +21,7 @@ use webhook_auth::{AdmissionRequest, Counts, Identity, Mode, Pending, Reason, Re
 
 use crate::issuer::{Key, NOW, at, changed, claims, expected, key_set};
 
-struct Webhook {
+struct TestWebhook {
     key: Key,
     counts: Arc<Counts>,
     router: Router,
@@ -46,7 +46,7 @@ fn layer(key: &Key) -> WebhookAuthLayer {
     WebhookAuthLayer::new(expected(), KeyCache::fixed(key_set(&[key]))).unwrap().clock(|| at(NOW))
 }
 
-fn webhook(mode: Mode) -> Webhook {
+fn webhook(mode: Mode) -> TestWebhook {
     let key = Key::ec("k");
     let counts = Arc::<Counts>::default();
     let layer = layer(&key).mode(mode).counts(Arc::clone(&counts));
@@ -56,7 +56,7 @@ fn webhook(mode: Mode) -> Webhook {
         .route("/careless", post(async |_: Result<Review<Value>, Refused>| "allowed"))
         .route("/denying", post(denying))
         .route_layer(layer);
-    Webhook { key, counts, router }
+    TestWebhook { key, counts, router }
 }
 
 fn review(group: &str) -> Value {
@@ -70,7 +70,7 @@ fn review(group: &str) -> Value {
     })
 }
 
-impl Webhook {
+impl TestWebhook {
     async fn ask(
         &self,
         path: &str,
@@ -96,9 +96,9 @@ impl Webhook {
 }
 
 /// An empty body that records whether it was polled.
-struct Watched(Arc<AtomicBool>);
+struct PolledBody(Arc<AtomicBool>);
 
-impl http_body::Body for Watched {
+impl http_body::Body for PolledBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -145,7 +145,7 @@ async fn missing_or_invalid_token_is_a_401_before_the_body_is_read() {
     ] {
         let read = Arc::new(AtomicBool::new(false));
         let before = webhook.counts.rejected(reason);
-        let answer = webhook.ask("/review", authorization, Body::new(Watched(Arc::clone(&read)))).await;
+        let answer = webhook.ask("/review", authorization, Body::new(PolledBody(Arc::clone(&read)))).await;
         let challenge = if reason == Reason::Missing { Some("Bearer".to_owned()) } else { invalid.clone() };
         assert_eq!(answer, (401, String::new(), challenge), "{reason:?}");
         assert!(!read.load(Ordering::SeqCst), "{reason:?}");
