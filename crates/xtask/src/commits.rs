@@ -17,7 +17,7 @@ const BASE: &str = "2533c3879fb238036c48b668d117d32a5d2288c4";
 
 const MAX_SUBJECT_CHARS: usize = 72;
 
-/// First words that are no verb in the imperative mood and that [`mood`] does not recognise by their ending.
+/// First words that are no verb in the imperative mood and that [`mood`] does not recognize by their ending.
 const NOT_IMPERATIVE: [&str; 43] = [
     "a", "all", "an", "and", "another", "any", "became", "began", "both", "broke", "built", "did", "each",
     "every", "found", "gave", "got", "had", "he", "how", "i", "if", "it", "kept", "made", "more", "no",

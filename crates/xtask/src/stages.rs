@@ -1,4 +1,4 @@
-//! The stages of a command: each is timed, later stages run even if one fails, and the last lines summarise all.
+//! The stages of a command: each is timed, later stages run even if one fails, and the last lines summarize all.
 
 use std::time::{Duration, Instant};
 

@@ -7,6 +7,7 @@ mod documents;
 mod language;
 mod sources;
 mod stages;
+mod test_tables;
 #[cfg(test)]
 mod tests;
 mod type_names;
@@ -21,8 +22,8 @@ use crate::command::{cargo, output};
 use crates::Packages;
 use documents::{CrateTable, FileTree};
 
-/// Crates that do no I/O and read no clock (invariant 1).
-const DECISION_CRATES: [&str; 13] = [
+/// Crates that do no I/O, read no clock, start no thread and use no random values (invariant 1).
+const DECISION_CRATES: [&str; 14] = [
     "value",
     "api",
     "cel",
@@ -36,6 +37,7 @@ const DECISION_CRATES: [&str; 13] = [
     "documents",
     "admission",
     "dra",
+    "service-addresses",
 ];
 
 /// Crates that speak HTTP (invariant 3); `conformance` is only for tests.
@@ -55,6 +57,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let architecture = read("ARCHITECTURE.md")?;
     let map = CrateTable::parse(&architecture);
     complaints.extend(crates::arrows(&map, &packages));
+    complaints.extend(crates::unused_arrows(&map, &packages));
     complaints.extend(crates::without_io(&packages, &DECISION_CRATES));
     complaints.extend(crates::http_speakers(&packages, &HTTP_CRATES));
     let ring_users =
@@ -62,12 +65,14 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     complaints.extend(crates::one_cryptography(&String::from_utf8_lossy(&ring_users.stdout)));
     complaints.extend(documents::headings(&architecture, &packages));
     complaints.extend(stages::same_order(&architecture, &read(stages::PIPELINE)?));
+    complaints.extend(stages::same_refusals(&architecture, &read(stages::PAGE)?));
     let tree = FileTree::read(root)?;
     let documents = documents::read(root, &tree)?;
     for document in &documents {
         complaints.extend(documents::paths(document, &tree));
         complaints.extend(documents::links(document, &tree, |path| read(path).ok()));
         complaints.extend(documents::items(document, |path| read(path).ok()));
+        complaints.extend(test_tables::check(document, &tree, |path| read(path).ok()));
         complaints.extend(language::check_markdown(&document.path, &document.text));
     }
 
@@ -77,6 +82,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         complaints.extend(sources::one_writer(source));
         complaints.extend(sources::keys_at_home(source));
         complaints.extend(sources::storage_keys_at_home(source));
+        complaints.extend(sources::storage_keys_taken_apart_at_home(source));
         complaints.extend(sources::nothing_left_to_do(source));
         complaints.extend(sources::not_too_long(source));
         complaints.extend(language::check(source));
@@ -84,7 +90,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for (path, text) in sources::read_other(root)? {
         complaints.extend(language::check_other(&path, &text));
     }
+    complaints.extend(sources::server_is_small(&sources));
     complaints.extend(sources::the_writer_exists(&sources));
+    complaints.extend(sources::exceptions_are_used(&sources));
+    complaints.extend(sources::constants_declared_once(&sources));
     complaints.extend(type_names::unique(&sources));
 
     if complaints.is_empty() {

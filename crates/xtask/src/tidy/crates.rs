@@ -110,6 +110,22 @@ pub(super) fn arrows(map: &CrateTable, packages: &Packages) -> Vec<String> {
     complaints
 }
 
+/// Every dependency that the table allows exists, so that the table permits no more than the code needs.
+pub(super) fn unused_arrows(map: &CrateTable, packages: &Packages) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (name, allowed) in &map.allowed {
+        let Some(id) = packages.id(name) else { continue };
+        let sets = [packages.uses.get(id), packages.tests_use.get(id)];
+        let used: BTreeSet<_> = sets.into_iter().flatten().flatten().map(|id| packages.name(id)).collect();
+        for other in allowed.iter().filter(|other| !used.contains(other.as_str())) {
+            complaints.push(format!(
+                "ARCHITECTURE.md allows `{name}` to depend on `{other}`, which it does not use"
+            ));
+        }
+    }
+    complaints
+}
+
 /// Decision crates depend on no crate that does I/O, at any depth.
 pub(super) fn without_io(packages: &Packages, decisions: &[&str]) -> Vec<String> {
     let mut complaints = Vec::new();

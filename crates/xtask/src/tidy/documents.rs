@@ -44,7 +44,6 @@ pub(super) fn headings(architecture: &str, packages: &Packages) -> Vec<String> {
     missing.map(|name| format!("ARCHITECTURE.md has no heading for the crate `{name}`")).collect()
 }
 
-/// A Markdown file of the repository.
 #[derive(Debug)]
 pub(super) struct MarkdownFile {
     /// Relative to the workspace root, with forward slashes.
@@ -259,7 +258,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 /// The texts between single backticks.
-fn spans(line: &str) -> impl Iterator<Item = &str> {
+pub(super) fn spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 

@@ -8,31 +8,81 @@ use super::sources::SourceFile;
 /// A doc comment with fewer words only repeats the name.
 const MIN_WORDS: usize = 4;
 
+/// Words at the start of a doc comment that stand for a noun which it should use.
+const VAGUE_STARTS: [&str; 10] =
+    ["What", "Where", "Who", "Those", "Of", "It", "They", "There", "Also", "Not"];
+
 /// Names that hide a known concept. A name is split at `_` and at capital letters; each part is compared as a whole.
-const BANNED: [&str; 10] =
-    ["door", "facet", "heard", "kept", "nobody", "place", "somebody", "standing", "telling", "told"];
+const BANNED: [&str; 11] = [
+    "door", "facet", "heard", "kept", "nobody", "place", "places", "somebody", "standing", "telling", "told",
+];
+
+/// Names of dependencies that contain a banned word.
+const FOREIGN: [&str; 1] = ["block_in_place"];
 
 /// The banned words that technical prose does not need either.
 const BANNED_IN_PROSE: [&str; 6] = ["facet", "heard", "nobody", "somebody", "telling", "told"];
 
-/// Where `definition` would mean a CRD. Elsewhere it may be a word of another language, such as a definition in OpenAPI.
+/// British spellings, of which each is the beginning of a word, and the American ones, which Kubernetes uses.
+const SPELLINGS: [(&str, &str); 14] = [
+    ("behaviour", "behavior"),
+    ("capitalis", "capitaliz"),
+    ("colour", "color"),
+    ("defence", "defense"),
+    ("favour", "favor"),
+    ("honour", "honor"),
+    ("initialis", "initializ"),
+    ("labelled", "labeled"),
+    ("labelling", "labeling"),
+    ("neighbour", "neighbor"),
+    ("normalis", "normaliz"),
+    ("recognis", "recogniz"),
+    ("serialis", "serializ"),
+    ("summaris", "summariz"),
+];
+
+/// Crates in which `definition` would mean a CRD. Elsewhere it may be a word of another language, such as a definition in OpenAPI.
 const CRD_CRATES: [&str; 8] =
     ["server", "catalog", "schema", "crd", "kinds", "controllers", "conformance", "fuzz"];
 
 /// Keywords before the name of a type, module or function.
 const ITEMS: [&str; 7] = ["fn", "struct", "enum", "trait", "type", "union", "mod"];
 
+/// Names of modules that do not say what the module contains.
+const VAGUE_MODULES: [&str; 5] = ["util", "utils", "common", "helper", "helpers"];
+
 /// Every finding of a file.
 pub(super) fn check(source: &SourceFile) -> Vec<String> {
     let crate_name = source.path.split('/').nth(1).unwrap_or_default();
     let mut complaints = doc_comments(source);
+    complaints.extend(vague_modules(source));
     complaints.extend(names(source, crate_name));
     complaints.extend(prose(&source.path, &source.comments()));
     complaints
 }
 
+/// Complains of modules, also those that a path names, with one of the [`VAGUE_MODULES`].
+fn vague_modules(source: &SourceFile) -> Vec<String> {
+    let path = source.path.split('/').skip(2).map(|part| (1, part.trim_end_matches(".rs").to_owned()));
+    let code = source.all_code();
+    let inline = code.lines().enumerate().filter_map(|(number, line)| {
+        let names: Vec<&str> = identifiers(line).collect();
+        let module = names.windows(2).find_map(|pair| match pair {
+            ["mod", name] => Some((*name).to_owned()),
+            _ => None,
+        });
+        module.filter(|_| line.contains('{')).map(|name| (number + 1, name))
+    });
+    path.chain(inline)
+        .filter(|(_, name)| VAGUE_MODULES.contains(&name.as_str()))
+        .map(|(line, name)| {
+            format!("{}:{line}: the module `{name}`: name it after what it contains", source.path)
+        })
+        .collect()
+}
+
 /// Every finding of a file in another language. Comments are not separated from code: a name of several words must not contain a banned
-/// word, and no text may contain one of [`BANNED_IN_PROSE`].
+/// word, and no text may contain one of [`BANNED_IN_PROSE`] or of the [`SPELLINGS`].
 pub(super) fn check_other(path: &str, text: &str) -> Vec<String> {
     let mut complaints = path_names(path);
     for (number, line) in text.lines().enumerate() {
@@ -55,7 +105,7 @@ pub(super) fn check_markdown(path: &str, text: &str) -> Vec<String> {
     prose(path, &lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// Complains of banned words in prose. A word in backticks is a quotation.
+/// Complains of banned words and British spellings in prose. A word in backticks is a quotation.
 fn prose(path: &str, text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -68,8 +118,20 @@ fn prose(path: &str, text: &str) -> Vec<String> {
                 number + 1
             ));
         }
+        for word in identifiers(&unquoted) {
+            complaints.extend(spelling(path, number + 1, word));
+        }
     }
     complaints
+}
+
+/// Complains of a name or word that contains a British spelling.
+fn spelling(path: &str, line: usize, name: &str) -> Option<String> {
+    let words = words(name);
+    let (british, american) = SPELLINGS
+        .iter()
+        .find(|(british, _)| words.iter().any(|word| word.trim_start_matches("un").starts_with(british)))?;
+    Some(format!("{path}:{line}: `{name}` has the spelling `{british}`: write `{american}`"))
 }
 
 /// Complains of the names of a file and of its folders.
@@ -79,7 +141,8 @@ fn path_names(path: &str) -> Vec<String> {
 }
 
 fn banned_in(name: &str, banned: &'static [&'static str]) -> impl Iterator<Item = String> {
-    words(name).into_iter().filter(|word| banned.contains(&word.as_str()))
+    let words = if FOREIGN.contains(&name) { Vec::new() } else { words(name) };
+    words.into_iter().filter(|word| banned.contains(&word.as_str()))
 }
 
 fn complaint(path: &str, line: usize, name: &str, word: &str) -> String {
@@ -118,9 +181,9 @@ pub(super) fn doc_comments(source: &SourceFile) -> Vec<String> {
         if text.starts_with("The same") {
             complaints.push(format!("{at}: a doc comment that begins with `The same` cannot be read alone"));
         }
-        if text.starts_with("What ") {
+        if let Some(word) = VAGUE_STARTS.iter().find(|word| text.split(' ').next() == Some(word)) {
             complaints
-                .push(format!("{at}: a doc comment that begins with `What` names no thing: use a noun"));
+                .push(format!("{at}: a doc comment that begins with `{word}` names no thing: use a noun"));
         }
     }
     complaints
@@ -140,6 +203,7 @@ pub(super) fn names(source: &SourceFile, crate_name: &str) -> Vec<String> {
     let is_crd_crate = CRD_CRATES.contains(&crate_name);
     for (number, line) in source.all_code().lines().enumerate() {
         let items = items(line);
+        complaints.extend(items.iter().filter_map(|name| spelling(&source.path, number + 1, name)));
         for name in identifiers(line) {
             let crd = is_crd_crate.then(|| crd_word(name, items.contains(&name))).flatten();
             let banned = banned_in(name, &BANNED).chain(crd);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 /// The only file that commits to the store, outside the store itself.
 const WRITER: &str = "crates/server/src/write.rs";
 
-/// Where private keys may be held: those that sign tokens, and those of certificates on their way into TLS.
+/// Files that may hold private keys: the keys that sign tokens, and those of certificates on their way into TLS.
 const KEY_HOLDERS: [&str; 5] = [
     "crates/authn/src/tokens.rs",
     "crates/authn/src/tokens/",
@@ -27,8 +27,11 @@ const STORAGE_KEYS: [&str; 2] = ["crates/catalog/src/keys.rs", "crates/catalog/s
 /// Longest file outside of tests, in lines.
 const MAX_LINES: usize = 500;
 
-/// Paths to I/O and to the clock. Addresses are values and may be used.
-const OUTSIDE: [&str; 14] = [
+/// Lines of the crate `server` without test files. What depends on none of its types belongs in a crate of its own.
+const MAX_SERVER_LINES: usize = 30_000;
+
+/// Paths to I/O, the clock, threads and random values. Addresses are values and may be used.
+const OUTSIDE: [&str; 19] = [
     "std::fs",
     "std::process",
     "std::env",
@@ -43,6 +46,51 @@ const OUTSIDE: [&str; 14] = [
     "SystemTime::now",
     "Instant::now",
     "::now()",
+    ".elapsed()",
+    "std::thread",
+    "SystemRandom",
+    "RandomState",
+    "getrandom",
+];
+
+/// Files of decision crates that may use one of [`OUTSIDE`], and which. `ARCHITECTURE.md` has the reasons, with invariant 1.
+const OUTSIDE_EXCEPTIONS: [(&str, &str); 4] = [
+    ("crates/authn/src/impersonation/last_modes.rs", "RandomState"),
+    ("crates/authn/src/tokens/keys.rs", "SystemRandom"),
+    ("crates/cel/src/deep_stack.rs", "std::thread"),
+    ("crates/value/src/steps.rs", "std::thread"),
+];
+
+/// Files whose string constants must not be spelled out elsewhere.
+const SHARED_CONSTANTS: [&str; 7] = [
+    "crates/api/src/admin_access.rs",
+    "crates/api/src/finalizers.rs",
+    "crates/api/src/groups.rs",
+    "crates/api/src/identities.rs",
+    "crates/api/src/labels.rs",
+    "crates/api/src/namespaces.rs",
+    "crates/api/src/signers.rs",
+];
+
+/// Values of [`SHARED_CONSTANTS`] that mean something else elsewhere: `default` and `kubernetes` are names of objects, and default roles
+/// have the names of users.
+const AMBIGUOUS_CONSTANTS: [&str; 5] = [
+    "default",
+    "kubernetes",
+    "system:kube-aggregator",
+    "system:kube-controller-manager",
+    "system:kube-scheduler",
+];
+
+/// Files of [`SHARED_CONSTANTS`] whose values are also data of tables.
+const TABULATED_CONSTANTS: [&str; 2] = ["crates/api/src/groups.rs", "crates/api/src/signers.rs"];
+
+/// Tables of data, which may spell out [`TABULATED_CONSTANTS`]. A path that ends with `/` is a folder.
+const TABLES: [&str; 4] = [
+    "crates/api/src/validation/meta.rs",
+    "crates/authz/src/rbac/bootstrap/",
+    "crates/catalog/src/keys.rs",
+    "crates/kinds/src/table/",
 ];
 
 #[derive(Debug)]
@@ -84,6 +132,13 @@ impl SourceFile {
 
     pub(super) fn within(&self, crates: &[&str]) -> bool {
         crates.iter().any(|name| self.path.starts_with(&format!("crates/{name}/")))
+    }
+
+    /// The lines outside of test modules that have code, with their numbers, string literals and comments.
+    fn text_of_code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.text.lines().zip(self.code.lines()).enumerate();
+        // In `code`, comments and test modules are blank.
+        lines.filter(|(_, (_, code))| !code.trim().is_empty()).map(|(number, (text, _))| (number + 1, text))
     }
 
     /// Complains of every line of code that contains one of `words`.
@@ -129,14 +184,67 @@ fn read_below(root: &Path, folders: &[&str], extensions: &[&str]) -> Result<Vec<
     Ok(files)
 }
 
-/// Invariant 1: what decides opens nothing and reads no clock.
+/// Invariant 1: what decides opens nothing, reads no clock, starts no thread and uses no random values.
 pub(super) fn no_io(source: &SourceFile, decisions: &[&str], files: &[&str]) -> Vec<String> {
     let decides = source.within(decisions)
         || files.iter().any(|start| source.path.starts_with(&format!("crates/{start}")));
     if !decides || source.is_test() {
         return Vec::new();
     }
-    source.lines_with(&OUTSIDE, "a decision crate does no I/O and reads no clock")
+    let is_exception = |word: &str| OUTSIDE_EXCEPTIONS.contains(&(source.path.as_str(), word));
+    let words: Vec<&str> = OUTSIDE.into_iter().filter(|word| !is_exception(word)).collect();
+    source.lines_with(
+        &words,
+        "a decision crate does no I/O, reads no clock, starts no thread and uses no random values",
+    )
+}
+
+/// Every exception of [`no_io`] is used: otherwise it would permit what nothing needs.
+pub(super) fn exceptions_are_used(sources: &[SourceFile]) -> Vec<String> {
+    let is_used = |path: &str, word: &str| {
+        sources.iter().any(|source| source.path == path && source.code.contains(word))
+    };
+    let unused = OUTSIDE_EXCEPTIONS.iter().filter(|(path, word)| !is_used(path, word));
+    unused.map(|(path, word)| format!("{path} no longer uses `{word}`: remove the exception")).collect()
+}
+
+/// Invariant 5: no code spells out a constant of [`SHARED_CONSTANTS`], except the file that declares it. `webhook-auth` and the tools
+/// depend on no crate of the server.
+pub(super) fn constants_declared_once(sources: &[SourceFile]) -> Vec<String> {
+    let mut constants = Vec::new();
+    let mut complaints = Vec::new();
+    for path in SHARED_CONSTANTS {
+        let declared = sources.iter().find(|source| source.path == path).map(string_constants);
+        match declared {
+            Some(declared) if !declared.is_empty() => {
+                constants.extend(declared.into_iter().map(|literal| (literal, path)));
+            }
+            _ => complaints.push(format!("{path} declares no constant: have they moved?")),
+        }
+    }
+    constants.retain(|(literal, _)| !AMBIGUOUS_CONSTANTS.contains(&literal.trim_matches('"')));
+    let independent = ["webhook-auth", "conformance", "fuzz", "pages", "torture", "xtask"];
+    let users = sources.iter().filter(|source| !source.is_test() && !source.within(&independent));
+    for source in users.filter(|source| !SHARED_CONSTANTS.contains(&source.path.as_str())) {
+        let is_table = TABLES.iter().any(|table| source.path.starts_with(table));
+        let constants = constants.iter().filter(|(_, home)| !is_table || !TABULATED_CONSTANTS.contains(home));
+        for (number, line) in source.text_of_code() {
+            for (literal, home) in constants.clone().filter(|(literal, _)| line.contains(literal.as_str())) {
+                complaints.push(format!("{}:{number}: {literal}: use the constant of {home}", source.path));
+            }
+        }
+    }
+    complaints
+}
+
+/// The string literals, with quotes, of the constants that a file declares.
+fn string_constants(source: &SourceFile) -> Vec<String> {
+    let literal = |line: &str| {
+        let (_, value) = line.split_once(": &str = ")?;
+        line.trim_start().starts_with("pub const ").then_some(())?;
+        value.strip_suffix(';').filter(|value| value.starts_with('"')).map(str::to_owned)
+    };
+    source.text_of_code().filter_map(|(_, line)| literal(line)).collect()
 }
 
 /// Invariant 7: one file commits.
@@ -168,14 +276,20 @@ pub(super) fn storage_keys_at_home(source: &SourceFile) -> Vec<String> {
     if at_home || source.is_test() || source.within(&["xtask", "conformance", "torture"]) {
         return Vec::new();
     }
-    let lines = source.text.lines().zip(source.code.lines()).enumerate();
-    // In `code`, comments and test modules are blank.
-    let spells = |text: &str, code: &str| text.contains("\"/registry") && !code.trim().is_empty();
-    lines
-        .filter(|(_, (text, code))| spells(text, code))
-        .map(|(number, _)| {
-            format!("{}:{}: take the storage key from {}", source.path, number + 1, STORAGE_KEYS[0])
-        })
+    let spelled = source.text_of_code().filter(|(_, line)| line.contains("\"/registry"));
+    spelled
+        .map(|(number, _)| format!("{}:{number}: take the storage key from {}", source.path, STORAGE_KEYS[0]))
+        .collect()
+}
+
+/// The layout of storage keys is known to one module; `server` and `catalog` take no key apart elsewhere.
+pub(super) fn storage_keys_taken_apart_at_home(source: &SourceFile) -> Vec<String> {
+    let at_home = STORAGE_KEYS.iter().any(|home| source.path.starts_with(home));
+    if at_home || source.is_test() || !source.within(&["server", "catalog"]) {
+        return Vec::new();
+    }
+    let cut = source.text_of_code().filter(|(_, line)| line.contains("key.rsplit('/')"));
+    cut.map(|(number, _)| format!("{}:{number}: use `keys::name` or `keys::namespace`", source.path))
         .collect()
 }
 
@@ -183,6 +297,16 @@ pub(super) fn storage_keys_at_home(source: &SourceFile) -> Vec<String> {
 pub(super) fn not_too_long(source: &SourceFile) -> Option<String> {
     let is_long = source.lines > MAX_LINES && !source.is_test();
     is_long.then(|| format!("{}: {} lines, more than {MAX_LINES}: split it", source.path, source.lines))
+}
+
+/// The files of the crate `server` that are no tests have at most [`MAX_SERVER_LINES`] lines.
+pub(super) fn server_is_small(sources: &[SourceFile]) -> Option<String> {
+    let is_counted =
+        |source: &&SourceFile| source.path.starts_with("crates/server/src/") && !source.is_test();
+    let lines: usize = sources.iter().filter(is_counted).map(|source| source.lines).sum();
+    (lines > MAX_SERVER_LINES).then(|| {
+        format!("crates/server/src: {lines} lines, more than {MAX_SERVER_LINES}: move a part into a crate of its own")
+    })
 }
 
 /// No comment announces work that is left to do.

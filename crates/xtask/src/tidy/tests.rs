@@ -1,10 +1,11 @@
 use serde_json::json;
 
-use super::crates::{Packages, arrows, http_speakers, one_cryptography, without_io};
+use super::crates::{Packages, arrows, http_speakers, one_cryptography, unused_arrows, without_io};
 use super::documents::{CrateTable, headings};
 use super::sources::{
-    SourceFile, code_only, keys_at_home, no_io, not_too_long, nothing_left_to_do, one_writer,
-    storage_keys_at_home, the_writer_exists,
+    SourceFile, code_only, constants_declared_once, exceptions_are_used, keys_at_home, no_io, not_too_long,
+    nothing_left_to_do, one_writer, server_is_small, storage_keys_at_home, storage_keys_taken_apart_at_home,
+    the_writer_exists,
 };
 
 const ARCHITECTURE: &str = "\
@@ -44,6 +45,18 @@ fn dependency_listed_in_the_table_is_allowed_and_its_reverse_is_not() {
     assert!(arrows(&map, &packages(&[("api", "value", None)])).is_empty());
     let complaints = arrows(&map, &packages(&[("value", "api", Some("dev"))]));
     assert_eq!(complaints, ["`value` depends on `api`, which ARCHITECTURE.md does not allow"]);
+}
+
+#[test]
+fn dependency_that_the_table_allows_must_exist() {
+    let map = CrateTable::parse(ARCHITECTURE);
+    for kind in [None, Some("dev")] {
+        assert!(unused_arrows(&map, &packages(&[("api", "value", kind)])).is_empty(), "{kind:?}");
+    }
+    assert_eq!(
+        unused_arrows(&map, &packages(&[])),
+        ["ARCHITECTURE.md allows `api` to depend on `value`, which it does not use"]
+    );
 }
 
 #[test]
@@ -104,9 +117,15 @@ fn a_decision_crate_may_use_addresses_and_given_times_but_no_socket_and_no_clock
     };
     let fine = "use std::net::IpAddr; use std::time::SystemTime; fn f(now: SystemTime) {}\n#[cfg(test)]\nmod tests { use std::fs; fn g() { SystemTime::now(); } }";
     assert!(!found("crates/authn/src/a.rs", fine));
-    for bad in
-        ["use std::fs;", "let s = TcpStream::connect(a);", "let t = Instant::now();", "tokio::spawn(x);"]
-    {
+    for bad in [
+        "use std::fs;",
+        "let s = TcpStream::connect(a);",
+        "let t = Instant::now();",
+        "let t = start.elapsed();",
+        "tokio::spawn(x);",
+        "std::thread::spawn(x);",
+        "let random = SystemRandom::new();",
+    ] {
         for decides in [
             "crates/authn/src/a.rs",
             "crates/webhook-auth/src/verify.rs",
@@ -120,6 +139,78 @@ fn a_decision_crate_may_use_addresses_and_given_times_but_no_socket_and_no_clock
             assert!(!found(other, bad), "{other} {bad}");
         }
     }
+}
+
+#[test]
+fn an_exception_of_a_decision_crate_permits_one_word_in_one_file_and_must_be_used() {
+    let complaints =
+        |path: &str, text: &str| no_io(&SourceFile::new(path, text), &["authn", "cel"], &[]).len();
+    let (random, thread) = ("let random = SystemRandom::new();", "std::thread::scope(f);");
+    assert_eq!(complaints("crates/authn/src/tokens/keys.rs", random), 0);
+    assert_eq!(complaints("crates/authn/src/tokens/keys.rs", thread), 1);
+    assert_eq!(complaints("crates/authn/src/tokens/cache.rs", random), 1);
+    assert_eq!(complaints("crates/cel/src/deep_stack.rs", thread), 0);
+    let sources = |thread: &str| {
+        [
+            SourceFile::new("crates/authn/src/tokens/keys.rs", "use aws_lc_rs::rand::SystemRandom;"),
+            SourceFile::new("crates/authn/src/impersonation/last_modes.rs", "hasher: RandomState"),
+            SourceFile::new("crates/cel/src/deep_stack.rs", thread),
+            SourceFile::new("crates/value/src/steps.rs", "!std::thread::panicking()"),
+        ]
+    };
+    assert!(exceptions_are_used(&sources(thread)).is_empty());
+    assert_eq!(
+        exceptions_are_used(&sources("// std::thread")),
+        ["crates/cel/src/deep_stack.rs no longer uses `std::thread`: remove the exception"]
+    );
+}
+
+#[test]
+fn a_constant_of_the_object_model_is_spelled_out_nowhere_else() {
+    let homes = |finalizer: &str| {
+        let constant = |name: &str, value: &str| format!("/// Doc.\npub const {name}: &str = \"{value}\";\n");
+        [
+            ("admin_access", constant("LABEL", "resource.kubernetes.io/admin-access")),
+            ("finalizers", finalizer.to_owned()),
+            ("groups", constant("RBAC", "rbac.authorization.k8s.io")),
+            ("identities", constant("MASTERS", "system:masters")),
+            ("labels", constant("SERVICE_NAME", "kubernetes.io/service-name")),
+            ("namespaces", constant("DEFAULT", "default") + &constant("SYSTEM", "kube-system")),
+            ("signers", constant("CLIENT", "kubernetes.io/kube-apiserver-client")),
+        ]
+        .map(|(name, text)| SourceFile::new(&format!("crates/api/src/{name}.rs"), &text))
+    };
+    let finalizer = "pub const ORPHAN: &str = \"orphan\";";
+    let complaints = |path: &str, text: &str| {
+        let sources: Vec<SourceFile> =
+            homes(finalizer).into_iter().chain([SourceFile::new(path, text)]).collect();
+        constants_declared_once(&sources)
+    };
+    let masters = "let group = \"system:masters\";";
+    assert_eq!(
+        complaints("crates/authz/src/a.rs", masters),
+        ["crates/authz/src/a.rs:1: \"system:masters\": use the constant of crates/api/src/identities.rs"]
+    );
+    assert_eq!(complaints("crates/server/src/a.rs", "f(\"orphan\", \"kube-system\")").len(), 2);
+    for fine in
+        ["// As \"system:masters\".", "f(\"system:masters-of\", \"orphans\")", "let name = \"default\";"]
+    {
+        assert!(complaints("crates/authz/src/a.rs", fine).is_empty(), "{fine}");
+    }
+    let table = "crates/authz/src/rbac/bootstrap/people.rs";
+    let group = "on(ALL, \"rbac.authorization.k8s.io\", \"roles\")";
+    assert_eq!(complaints(table, group), Vec::<String>::new(), "a table spells out groups");
+    assert_eq!(complaints(table, masters).len(), 1, "a table spells out no other constant");
+    assert_eq!(complaints("crates/authz/src/a.rs", group).len(), 1);
+    for independent in
+        ["crates/authz/src/a/tests.rs", "crates/webhook-auth/src/a.rs", "crates/conformance/src/a.rs"]
+    {
+        assert!(complaints(independent, masters).is_empty(), "{independent}");
+    }
+    assert_eq!(
+        constants_declared_once(&homes("pub use elsewhere::ORPHAN;")),
+        ["crates/api/src/finalizers.rs declares no constant: have they moved?"]
+    );
 }
 
 #[test]
@@ -155,10 +246,35 @@ fn storage_key_literal_outside_the_keys_module_is_rejected() {
 }
 
 #[test]
+fn storage_key_taken_apart_outside_the_keys_module_is_rejected() {
+    let cuts = "fn f() { entry.key.rsplit('/').next(); }";
+    let complaints = |path: &str| storage_keys_taken_apart_at_home(&SourceFile::new(path, cuts)).len();
+    assert_eq!(complaints("crates/catalog/src/keys.rs"), 0);
+    assert_eq!(complaints("crates/server/src/handlers/get.rs"), 1);
+    assert_eq!(complaints("crates/catalog/src/unreadable.rs"), 1);
+    assert_eq!(complaints("crates/server/src/handlers/tests.rs"), 0);
+    assert_eq!(complaints("crates/value/src/time.rs"), 0, "other crates have no storage keys");
+}
+
+#[test]
 fn todo_comments_are_rejected() {
     let left = format!("// {}: later", concat!("TO", "DO"));
     assert_eq!(nothing_left_to_do(&SourceFile::new("crates/a/src/b.rs", &left)).len(), 1);
     assert!(nothing_left_to_do(&SourceFile::new("crates/a/src/b.rs", "// all done")).is_empty());
+}
+
+#[test]
+fn server_over_30000_lines_is_rejected_without_its_tests() {
+    let file = |path: &str, count: usize| SourceFile::new(path, &"fn a() {}\n".repeat(count));
+    let mut sources = vec![file("crates/server/src/a.rs", 20_000), file("crates/server/src/b.rs", 10_000)];
+    sources.push(file("crates/server/src/b/tests.rs", 400));
+    sources.push(file("crates/storage/src/a.rs", 400));
+    assert_eq!(server_is_small(&sources), None);
+    sources.push(file("crates/server/src/c.rs", 1));
+    assert_eq!(
+        server_is_small(&sources).as_deref(),
+        Some("crates/server/src: 30001 lines, more than 30000: move a part into a crate of its own")
+    );
 }
 
 #[test]

@@ -8,10 +8,7 @@ use std::collections::BTreeMap;
 use super::sources::SourceFile;
 
 /// Names that mean the same in every crate or module that has one.
-const ONE_CONCEPT: [&str; 7] = ["Args", "BoxFuture", "Client", "Config", "Error", "Inner", "Result"];
-
-/// A library that others use without the rest of the workspace, so its types are not compared.
-const SEPARATE_LIBRARY: [&str; 1] = ["webhook-auth"];
+const ONE_CONCEPT: [&str; 4] = ["Args", "Config", "Error", "Result"];
 
 /// Tools and test helpers. Like tests, they may have types with the names of each other's, but not with those of the server's types.
 const TOOLS: [&str; 5] = ["conformance", "fuzz", "pages", "torture", "xtask"];
@@ -21,7 +18,7 @@ const TOOLS: [&str; 5] = ["conformance", "fuzz", "pages", "torture", "xtask"];
 pub(super) fn unique(sources: &[SourceFile]) -> Vec<String> {
     let mut homes: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut others: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for source in sources.iter().filter(|source| !source.within(&SEPARATE_LIBRARY)) {
+    for source in sources {
         let is_other = source.is_test() || source.within(&TOOLS);
         // In `code`, test modules are blank.
         for (number, (line, code)) in source.all_code().lines().zip(source.code().lines()).enumerate() {

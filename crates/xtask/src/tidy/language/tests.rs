@@ -30,8 +30,36 @@ fn other_comments_strings_and_code_blocks_are_not_checked_as_doc_comments() {
 #[test]
 fn a_doc_comment_that_names_nothing_is_rejected() {
     assert_eq!(comments("/// The same for a folder that exists.\nfn f() {}").len(), 1);
-    assert_eq!(comments("/// What a folder that exists contains.\nfn f() {}").len(), 1);
+    for start in [
+        "What a folder contains",
+        "Where the folders exist",
+        "Who may read them",
+        "Those of the user",
+        "Of its last change",
+        "It has four files",
+        "They are read at once",
+        "There are no files",
+        "Also the last file",
+        "Not the last file",
+    ] {
+        assert_eq!(comments(&format!("/// {start}.\nfn f() {{}}")).len(), 1, "{start}");
+    }
+    assert!(comments("/// Offset of the first byte.\nfn f() {}").is_empty());
+    assert!(comments("/// Reads files.\n/// Where none exist, fails.\nfn f() {}").is_empty());
     assert!(comments("/// Runs in the same folder.\nfn f() {}").is_empty());
+}
+
+#[test]
+fn modules_that_do_not_say_what_they_contain_are_rejected() {
+    let check = |path: &str, text: &str| check(&SourceFile::new(path, text));
+    assert_eq!(
+        check("crates/a/tests/b/helpers.rs", ""),
+        ["crates/a/tests/b/helpers.rs:1: the module `helpers`: name it after what it contains"]
+    );
+    assert_eq!(check("crates/a/src/util/b.rs", "").len(), 1);
+    assert_eq!(check("crates/a/src/b.rs", "\npub mod common {\n}\n").len(), 1);
+    assert!(check("crates/a/src/b.rs", "mod retries {}\nlet helper = 1;\n").is_empty());
+    assert!(check("crates/common/src/helper_threads.rs", "").is_empty());
 }
 
 #[test]
@@ -54,6 +82,8 @@ fn names_with_a_banned_word_are_rejected() {
     ] {
         assert_eq!(banned("crates/a/src/b.rs", line).len(), 1, "{line}");
     }
+    // A function of tokio.
+    assert!(banned("crates/a/src/b.rs", "tokio::task::block_in_place(|| {})").is_empty());
     assert_eq!(
         banned("crates/a/src/kept.rs", ""),
         [
@@ -131,4 +161,18 @@ fn banned_words_in_markdown_are_rejected_outside_of_code() {
         check_markdown("a.md", "# A\n```text\nx\n```\nNobody may read it."),
         ["a.md:5: `Nobody`: say which user, client or component is meant, and what it does"]
     );
+}
+
+#[test]
+fn names_and_prose_have_american_spellings_and_data_may_have_others() {
+    let check = |text: &str| check(&SourceFile::new("crates/a/src/b.rs", text));
+    assert_eq!(
+        check("fn normalise() {}"),
+        ["crates/a/src/b.rs:1: `normalise` has the spelling `normalis`: write `normaliz`"]
+    );
+    assert_eq!(check("// The behaviour of unlabelled nodes").len(), 2);
+    assert_eq!(check_markdown("a.md", "Its Neighbours").len(), 1);
+    assert!(check("fn normalize() {}\n// The behavior of unlabeled nodes").is_empty());
+    assert!(check("fn f() { g(\"colour\", Alert::UnrecognisedName); } // quotes `colour`").is_empty());
+    assert!(check_markdown("a.md", "```yaml\ncolour: red\n```\n").is_empty());
 }

@@ -1,4 +1,4 @@
-use super::same_order;
+use super::{same_order, same_refusals};
 
 const ARCHITECTURE: &str = "\
 # Architecture
@@ -39,4 +39,30 @@ fn a_missing_stage_and_another_order_are_rejected() {
     );
     assert_eq!(same_order(ARCHITECTURE, "// stage: mutate, validate\n// stage: parse").len(), 1);
     assert_eq!(same_order("# Architecture", "// stage: parse").len(), 1);
+}
+
+#[test]
+fn the_page_for_users_has_the_same_stages_and_codes() {
+    let architecture = "## The path of a request\n\n| stage | where | refuses with |\n|---|---|---|\n\
+        | parse | `a.rs` | 400 (`timeout`) |\n| store | `b.rs` | 409, 500 |\n";
+    let page = |codes: &str| {
+        format!(
+            "# Path\n\n| stage | refuses with |\n|---|---|\n| parse | 400 |\n\nA write:\n\n\
+             | stage | refuses with |\n|---|---|\n| store | {codes} |\n"
+        )
+    };
+    assert_eq!(same_refusals(architecture, &page("500, or 409")), [""; 0]);
+    assert_eq!(
+        same_refusals(architecture, &page("409")),
+        [
+            r#"the stage `store` refuses with {"409", "500"} in ARCHITECTURE.md, with {"409"} in docs/concepts/path-of-a-request.md"#
+        ]
+    );
+    let without = "| stage | refuses with |\n|---|---|\n| parse | 400 |\n";
+    assert_eq!(
+        same_refusals(architecture, without),
+        [
+            "the stages of ARCHITECTURE.md are [parse, store], those of docs/concepts/path-of-a-request.md [parse]"
+        ]
+    );
 }
