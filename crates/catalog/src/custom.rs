@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use api::GroupResource;
 use value::Str;
 
 use super::schema_epoch::SchemaEpoch;
@@ -191,6 +192,23 @@ impl CustomKinds {
     pub fn crds(&self) -> impl Iterator<Item = &Arc<crd::CustomResourceDefinition>> {
         let all = self.groups.values().flat_map(|group| group.crds.values());
         all.map(|cataloged| &cataloged.crd).filter(|crd| crd.established)
+    }
+
+    /// The resources of all CRDs, established or not, with the storage version, which is empty if the CRD cannot be read.
+    pub(super) fn stored(&self) -> Vec<(GroupResource, Str)> {
+        let of_group = |(group, custom): (&Str, &Arc<CustomGroup>)| {
+            let readable = custom.crds.iter().map(|(name, cataloged)| {
+                (name, cataloged.stored.stored().map(|version| version.name.clone()).unwrap_or_default())
+            });
+            let unreadable = custom.unreadable.iter().map(|name| (name, Str::default()));
+            // The name of a CRD starts with the plural name of its resource.
+            let resource = |(name, version): (&Str, Str)| {
+                let plural = name.split_once('.').map_or(name.as_str(), |(plural, _)| plural);
+                (GroupResource::new(group.clone(), plural), version)
+            };
+            readable.chain(unreadable).map(resource).collect::<Vec<_>>()
+        };
+        self.groups.iter().flat_map(of_group).collect()
     }
 
     /// The CRDs of a group, established or not.

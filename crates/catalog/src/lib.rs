@@ -36,7 +36,7 @@ pub mod unreadable;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use api::GroupVersionKind;
+use api::{GroupResource, GroupVersionKind};
 use arc_swap::ArcSwap;
 use crd::CustomResourceDefinition;
 use kinds::table::{self, KindStorage, Resource, Served};
@@ -174,18 +174,14 @@ impl Catalog {
         kinds.next().map_or(ObjectReach::Unknown, |kind| ObjectReach::Through(Arc::clone(kind)))
     }
 
-    /// Every resource of which objects may be stored, served or not, in any one version each, sorted by storage directory; custom
-    /// resources follow the built-in ones.
-    pub fn stored_in_any_version(&self) -> Vec<Arc<ServedResource>> {
+    /// Every resource of which objects may be stored, served or not, with one of its versions: the built-in ones, sorted by storage directory,
+    /// and those of all CRDs, also of the ones that are not established. The version of an unreadable CRD is empty.
+    pub fn stored_in_any_version(&self) -> Vec<(GroupResource, Str)> {
         let mut built_in: Vec<_> = self.by_prefix.values().filter_map(|versions| versions.first()).collect();
         built_in.retain(|kind| kind.row().is_some_and(|row| row.storage != KindStorage::Nowhere));
         built_in.sort_by(|a, b| a.prefix.cmp(&b.prefix));
-        let custom = self.custom.load();
-        let custom = custom.crds().filter_map(|crd| {
-            let stored = crd.versions.iter().find(|version| version.storage)?;
-            custom.kind(&crd.group, &stored.name, &crd.names.plural).cloned()
-        });
-        built_in.into_iter().cloned().chain(custom).collect()
+        let built_in = built_in.into_iter().map(|kind| (kind.resource.clone(), kind.gvk.version.clone()));
+        built_in.chain(self.custom.load().stored()).collect()
     }
 
     /// Served resources with this version and plural or singular name, in one group, or in all groups if `group` is empty.

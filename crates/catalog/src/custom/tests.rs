@@ -69,6 +69,28 @@ fn only_objects_whose_versions_are_all_built_in_paths_are_hidden_and_those_of_an
 }
 
 #[test]
+fn resources_of_crds_that_are_not_established_or_unreadable_may_have_stored_objects() {
+    let catalog = Catalog::new(Served::default());
+    let custom = |catalog: &Catalog| -> Vec<String> {
+        let stored = catalog.stored_in_any_version().into_iter();
+        let custom = stored.filter(|(of, _)| of.group == "example.com");
+        custom.map(|(of, version)| format!("{of} {version}")).collect()
+    };
+    assert_eq!(custom(&catalog), Vec::<String>::new());
+    let text = r#"{"metadata":{"name":"hidden.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"hidden"},"versions":[{"name":"v3","served":true,"storage":true}]}}"#;
+    let source: Arc<dyn CrdSource> = Arc::new(NoSource);
+    let crd = CustomResourceDefinition::read(&json::parse(text.as_bytes()).unwrap(), &source, |_, _| None);
+    assert!(!crd.established);
+    catalog.change_custom(|custom| {
+        custom.set(crd, CrdRevisions { created: 1, changed: 1 }, SchemaEpoch::never());
+        custom.set_unreadable("broken.example.com");
+        set(custom, "shown", 2, 2);
+        true
+    });
+    assert_eq!(custom(&catalog), ["hidden.example.com v3", "shown.example.com v1", "broken.example.com "]);
+}
+
+#[test]
 fn of_two_crds_that_claim_a_kind_every_server_serves_the_one_created_first() {
     let mut first = CustomKinds::default();
     set(&mut first, "as", 5, 8);

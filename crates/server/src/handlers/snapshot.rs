@@ -10,10 +10,10 @@
 use std::iter;
 use std::sync::Arc;
 
-use api::Status;
+use api::{GroupResource, Status};
 use authz::AuthorizationAttributes;
 use bytes::Bytes;
-use catalog::{Catalog, ServedResource};
+use catalog::Catalog;
 use http_body::Frame;
 use maintenance::snapshot::program;
 use requests::request_info::{RequestInfo, SNAPSHOT_PATH};
@@ -21,6 +21,7 @@ use storage::embedded::FORMAT;
 use storage::snapshot::{LiveSnapshot, SnapshotEncoder, SnapshotEntry, SnapshotHeader, SnapshotSummary};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use transport::unsent::Payer;
+use value::Str;
 
 use crate::body::{Body, ForwardedPart};
 use crate::call::{Call, HandlerResponse};
@@ -42,16 +43,12 @@ pub(crate) fn further_attributes(info: &RequestInfo, catalog: &Catalog) -> Vec<A
     if info.verb != "post" || info.path != SNAPSHOT_PATH {
         return Vec::new();
     }
-    let of_kind = |kind: Arc<ServedResource>| AuthorizationAttributes {
-        version: kind.gvk.version.clone(),
-        ..AuthorizationAttributes::resource(
-            "list",
-            kind.resource.group.clone(),
-            kind.resource.resource.clone(),
-        )
+    let of_resource = |(stored, version): (GroupResource, Str)| AuthorizationAttributes {
+        version,
+        ..AuthorizationAttributes::resource("list", stored.group, stored.resource)
     };
     let all = AuthorizationAttributes::resource("list", "*", "*");
-    iter::once(all).chain(catalog.stored_in_any_version().into_iter().map(of_kind)).collect()
+    iter::once(all).chain(catalog.stored_in_any_version().into_iter().map(of_resource)).collect()
 }
 
 /// Starts to send the snapshot. The stage `authorize` has checked all permissions.
