@@ -3,6 +3,9 @@
 //! An informer reads every object in its scope once and then applies each change in order. A writer that must see the effect of its
 //! own write (for example authorization after a role change) waits for [`InformerProgress::reached`]. An object that cannot be decoded
 //! counts as absent for the derived state, and is recorded in [`Unreadable`], so that decisions that depend on it are denied.
+//!
+//! Large changes are applied on a blocking thread, because decoding them, and compiling their expressions, takes long: no request waits
+//! for that on a worker thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,6 +77,10 @@ impl RoleInformers {
     }
 }
 
+/// Changes of objects with more bytes than this are applied on a blocking thread. Compiling the expressions of a policy of this size takes
+/// about a millisecond.
+const LARGE_CHANGE: usize = 8 << 10;
+
 /// Called with the old and the new object of every change.
 type OnObjectChange = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
 
@@ -120,6 +127,39 @@ struct Informer {
 }
 
 impl Informer {
+    /// Applies an update, on a blocking thread if it is large. Returns `None` if that panicked there.
+    async fn apply_update(mut self, update: ListWatchUpdate) -> Option<Self> {
+        if self.size_of(&update) <= LARGE_CHANGE {
+            self.apply_here(&update);
+            return Some(self);
+        }
+        let applied = tokio::task::spawn_blocking(move || {
+            self.apply_here(&update);
+            self
+        });
+        applied.await.ok()
+    }
+
+    fn apply_here(&mut self, update: &ListWatchUpdate) {
+        match update {
+            ListWatchUpdate::Event(event) => self.apply_event(event),
+            ListWatchUpdate::Relisted(page) => self.catch_up(page),
+        }
+    }
+
+    /// Bytes of the objects that an update makes this informer decode.
+    fn size_of(&self, update: &ListWatchUpdate) -> usize {
+        match update {
+            ListWatchUpdate::Event(event) => {
+                let old = self.seen.get(&event.entry.key).map_or(0, |old| old.body.len());
+                old.saturating_add(event.entry.body.len())
+            }
+            ListWatchUpdate::Relisted(page) => {
+                page.entries.iter().fold(0, |sum, entry| entry.body.len().saturating_add(sum))
+            }
+        }
+    }
+
     /// Applies the differences between `seen` and a full list.
     fn catch_up(&mut self, page: &ListPage) {
         let there: BTreeMap<Arc<str>, Arc<StoredEntry>> =
@@ -173,14 +213,20 @@ async fn run(
     loop {
         tokio::select! {
             biased;
-            update = events.next() => match update {
-                Some(ListWatchUpdate::Event(event)) => informer.apply_event(&event),
-                Some(ListWatchUpdate::Relisted(page)) => informer.catch_up(&page),
-                None => return,
-            },
+            update = events.next() => {
+                let Some(update) = update else { return };
+                match informer.apply_update(update).await {
+                    Some(applied) => informer = applied,
+                    // It panicked. Nothing may take the derived state for current.
+                    None => return,
+                }
+            }
             Ok(()) = asked.changed() => {}
         }
         let progress = events.progress();
         revision.send_if_modified(|reached| std::mem::replace(reached, progress.max(*reached)) < progress);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,14 +33,12 @@ pub(crate) async fn run_until(state: Arc<State>, mut stop: watch::Receiver<bool>
     }
 }
 
-async fn run(state: &State, client: &LoopbackClient) {
+async fn run(state: &Arc<State>, client: &LoopbackClient) {
     let (page, mut events) = ListWatch::start(&state.storage.store, keys::VALIDATING_POLICIES);
     let mut changed: Vec<Arc<StoredEntry>> = page.entries.iter().cloned().collect();
     loop {
         for entry in &changed {
-            if let Ok(policy) = encode::tree(entry) {
-                reconcile(state, client, &policy).await;
-            }
+            reconcile(state, client, entry).await;
         }
         changed = match events.next().await {
             Some(ListWatchUpdate::Event(event)) if event.kind == storage::ChangeKind::Deleted => Vec::new(),
@@ -51,13 +49,31 @@ async fn run(state: &State, client: &LoopbackClient) {
     }
 }
 
+/// The result of type-checking one generation of a policy.
+struct TypeCheck {
+    name: String,
+    generation: i64,
+    warnings: Vec<Value>,
+}
+
+/// Type-checks a policy. Returns `None` if its status is up to date with the generation.
+fn check(state: &State, entry: &StoredEntry) -> Option<TypeCheck> {
+    let policy = encode::tree(entry).ok()?;
+    let generation = policy.int_at(&["metadata", "generation"])?;
+    let is_new = generation > policy.int_at(&["status", "observedGeneration"]).unwrap_or(0);
+    is_new.then(|| TypeCheck {
+        name: api::meta::name(&policy).to_owned(),
+        generation,
+        warnings: type_check(&policy, state),
+    })
+}
+
 /// Writes the status of a policy unless it is up to date with the generation. Conflicts, 429 and 5xx are retried.
-async fn reconcile(state: &State, client: &LoopbackClient, policy: &Value) {
-    let Some(generation) = policy.int_at(&["metadata", "generation"]) else { return };
-    if generation <= policy.int_at(&["status", "observedGeneration"]).unwrap_or(0) {
-        return;
-    }
-    let warnings = type_check(policy, state);
+async fn reconcile(state: &Arc<State>, client: &LoopbackClient, entry: &Arc<StoredEntry>) {
+    let (checker, checked_entry) = (Arc::clone(state), Arc::clone(entry));
+    // A large policy takes too long for a worker thread.
+    let checked = tokio::task::spawn_blocking(move || check(&checker, &checked_entry)).await;
+    let Ok(Some(TypeCheck { name, generation, warnings })) = checked else { return };
     let mut checked = Map::new();
     if !warnings.is_empty() {
         checked.insert("expressionWarnings", Value::List(warnings));
@@ -65,7 +81,6 @@ async fn reconcile(state: &State, client: &LoopbackClient, policy: &Value) {
     let status =
         Value::map([("observedGeneration", Value::from(generation)), ("typeChecking", Value::Map(checked))]);
     let patch = Value::map([("status", status)]);
-    let name = api::meta::name(policy);
     for _ in 0..RETRIES {
         match client.merge_patch(&format!("{PATH}/{name}/status"), &patch).await {
             Err(refusal) if matches!(refusal.code(), 409 | 429 | 500..) => {
