@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use admission::expression::QUICK_COST;
 use api::Status;
 use value::{Budget, BudgetEnded, steps};
 
@@ -17,10 +18,6 @@ const STEPS: u64 = 100_000_000;
 /// Steps that a request may take on the main runtime, some milliseconds. Work that needs more restarts in the
 /// lane.
 pub(super) const QUICK_STEPS: u64 = 100_000;
-
-/// Cost of admission expressions that a request may evaluate on the main runtime, which runs other requests
-/// in between. A request whose expressions cost more continues in the lane.
-pub(super) const QUICK_COST: u64 = 1_000_000;
 
 /// The computation budget and state of one request. Clones share both.
 #[derive(Clone, Debug)]

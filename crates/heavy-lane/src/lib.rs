@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use admission::expression::{YieldPacer, take_yielded_cost};
+use admission::expression::{QUICK_COST, YieldPacer, take_yielded_cost};
 use prometheus::{IntCounter, IntGauge};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
@@ -55,7 +55,7 @@ pub const LARGE: usize = 64 * 1024;
 pub async fn enter_lane(size: usize) {
     if size > LARGE {
         let pacer = YieldPacer::default();
-        pacer.add(effort::QUICK_COST);
+        pacer.add(QUICK_COST);
         pacer.yield_now().await;
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::effort::{QUICK_COST, QUICK_STEPS};
+use super::effort::QUICK_STEPS;
 use super::turns::{TURNS, TurnOrder};
 use super::*;
 

@@ -26,10 +26,14 @@ impl RecordedDecisions for AuthorizerDecisions {
 }
 
 impl AuthorizerDecisions {
-    /// Asks the authorizer what evaluation paused for. Fails if the deadline has passed.
+    /// Does what evaluation paused for, so that it can be repeated. Fails if the deadline has passed.
     pub async fn resume(&self, pause: EvaluationPause, context: &RequestContext<'_>) -> Result<(), Status> {
         match pause {
             EvaluationPause::Late => Err(RequestContext::deadline_exceeded()),
+            EvaluationPause::Long => {
+                context.pacer().leave_main_runtime().await;
+                context.check_deadline()
+            }
             EvaluationPause::Check(check) => {
                 context.check_deadline()?;
                 self.authorize(*check, context.attributes.user, context.cluster).await;

@@ -65,12 +65,10 @@ pub struct PolicyVariables {
 /// Evaluation stopped before all expressions of a policy were evaluated.
 #[derive(Debug)]
 pub enum EvaluationStop {
-    /// The authorizer must be asked first.
-    Check(Box<AuthorizerCheck>),
+    /// Evaluation can be repeated after the pause.
+    Pause(EvaluationPause),
     /// The cost budget is exceeded.
     Budget,
-    /// The request's deadline has passed.
-    Late,
 }
 
 /// Evaluation cannot continue now.
@@ -78,8 +76,16 @@ pub enum EvaluationStop {
 pub enum EvaluationPause {
     /// Ask the authorizer, then evaluate again.
     Check(Box<AuthorizerCheck>),
+    /// Evaluation takes too long for the main runtime: evaluate again in the heavy lane.
+    Long,
     /// The request's deadline has passed.
     Late,
+}
+
+impl EvaluationStop {
+    fn for_check(check: &AuthorizerCheck) -> Self {
+        EvaluationStop::Pause(EvaluationPause::Check(Box::new(check.clone())))
+    }
 }
 
 impl Expression {
@@ -204,12 +210,12 @@ enum Interruption {
     /// The variable with this index must be computed first.
     Variable(usize),
     Budget,
-    /// The deadline of the request has passed, so the work must end.
-    Late,
+    /// The work takes too long for the main runtime, or the deadline of the request has passed.
+    Caller,
 }
 
 impl Interruption {
-    const LATE: usize = usize::MAX;
+    const CALLER: usize = usize::MAX;
     const BUDGET: usize = usize::MAX - 1;
 }
 
@@ -226,7 +232,7 @@ impl<'f> PolicyEvaluation<'f> {
             discarded: AtomicU64::new(0),
             uncharged: AtomicU64::new(0),
             memory: ValueMemory::default(),
-            interruption: AtomicUsize::new(Interruption::LATE),
+            interruption: AtomicUsize::new(Interruption::CALLER),
             stack_base: AtomicUsize::new(0),
             depth_read: AtomicUsize::new(0),
         }
@@ -240,6 +246,9 @@ impl<'f> PolicyEvaluation<'f> {
     ) -> Result<Result<Val<'f>, Error>, EvaluationStop> {
         let activation = self.activation();
         loop {
+            if self.pacer.is_too_long() {
+                return Err(EvaluationStop::Pause(EvaluationPause::Long));
+            }
             self.limit.store(*budget, Ordering::Relaxed);
             self.stack_base.store(stack_address(), Ordering::Relaxed);
             let Evaluation { outcome, cost, pattern_work, uncharged_work, .. } =
@@ -249,13 +258,13 @@ impl<'f> PolicyEvaluation<'f> {
                 return Err(EvaluationStop::Budget);
             }
             match outcome.as_ref().err().map(Error::kind) {
-                Some(ErrorKind::NeedsCheck(check)) => return Err(EvaluationStop::Check(check.clone())),
+                Some(ErrorKind::NeedsCheck(check)) => return Err(EvaluationStop::for_check(check)),
                 Some(ErrorKind::Interrupted) => {
                     self.discard(cost);
                     match self.take_interruption() {
                         Interruption::Variable(variable) => self.compute_iteratively(variable)?,
                         Interruption::Budget => return Err(EvaluationStop::Budget),
-                        Interruption::Late => return Err(EvaluationStop::Late),
+                        Interruption::Caller => return Err(self.interrupted_by_caller()),
                     }
                 }
                 _ => {
@@ -299,11 +308,11 @@ impl<'f> PolicyEvaluation<'f> {
             self.stack_base.store(stack_address(), Ordering::Relaxed);
             let outcome = self.compute(variable, value);
             match outcome.as_ref().err().map(Error::kind) {
-                Some(ErrorKind::NeedsCheck(check)) => return Err(EvaluationStop::Check(check.clone())),
+                Some(ErrorKind::NeedsCheck(check)) => return Err(EvaluationStop::for_check(check)),
                 Some(ErrorKind::Interrupted) => match self.take_interruption() {
                     Interruption::Variable(next) => pending.push(next),
                     Interruption::Budget => return Err(EvaluationStop::Budget),
-                    Interruption::Late => return Err(EvaluationStop::Late),
+                    Interruption::Caller => return Err(self.interrupted_by_caller()),
                 },
                 _ => {
                     value.running.store(false, Ordering::Relaxed);
@@ -397,10 +406,19 @@ impl<'f> PolicyEvaluation<'f> {
         }
     }
 
+    /// The stop that an interruption by the caller asks for.
+    fn interrupted_by_caller(&self) -> EvaluationStop {
+        EvaluationStop::Pause(if self.pacer.is_too_long() {
+            EvaluationPause::Long
+        } else {
+            EvaluationPause::Late
+        })
+    }
+
     /// The reason of the last interruption, which is reset.
     fn take_interruption(&self) -> Interruption {
-        match self.interruption.swap(Interruption::LATE, Ordering::Relaxed) {
-            Interruption::LATE => Interruption::Late,
+        match self.interruption.swap(Interruption::CALLER, Ordering::Relaxed) {
+            Interruption::CALLER => Interruption::Caller,
             Interruption::BUDGET => Interruption::Budget,
             variable => Interruption::Variable(variable),
         }

@@ -20,8 +20,8 @@ pub struct ExpressionInput<'a> {
     old: Option<&'a Value>,
     namespace: Option<&'a Value>,
     checks: &'a AuthorizerDecisions,
-    /// Returns true after the request's deadline.
-    is_late: Option<Box<dyn Fn() -> bool + Send + Sync + 'a>>,
+    /// Returns true when evaluation must stop: after the request's deadline, and when it takes too long for the main runtime.
+    must_stop: Box<dyn Fn() -> bool + Send + Sync + 'a>,
     request: OnceLock<Value>,
     request_of_conditions: OnceLock<Value>,
 }
@@ -37,10 +37,9 @@ impl<'a> ExpressionInput<'a> {
         checks: &'a AuthorizerDecisions,
     ) -> Self {
         let (request, request_of_conditions) = (OnceLock::new(), OnceLock::new());
-        let is_late =
-            context.attributes.deadline.map(|deadline| -> Box<dyn Fn() -> bool + Send + Sync + 'a> {
-                Box::new(move || context.cluster.is_past(deadline))
-            });
+        let deadline = context.attributes.deadline;
+        let is_late = move || deadline.is_some_and(|deadline| context.cluster.is_past(deadline));
+        let must_stop = Box::new(move || context.pacer().interrupts() || is_late());
         ExpressionInput {
             context,
             matched,
@@ -48,7 +47,7 @@ impl<'a> ExpressionInput<'a> {
             old,
             namespace,
             checks,
-            is_late,
+            must_stop,
             request,
             request_of_conditions,
         }
@@ -135,9 +134,7 @@ impl<'a> Activations<'a> {
         let data = |value: Option<&'a Value>| value.map_or(Val::Null, Val::data);
         #[expect(clippy::indexing_slicing, reason = "two bits are below four")]
         let mut activation = Activation::new(&ENVS[declared.position() & 3]);
-        if let Some(is_late) = &input.is_late {
-            activation.set_interrupt(&**is_late);
-        }
+        activation.set_interrupt(&*input.must_stop);
         activation.set("object", data(input.object));
         activation.set("oldObject", data(input.old));
         activation

@@ -4,7 +4,8 @@
 //! shared by all policies. [`PolicyEvaluation`] adds the variables of one policy. Evaluation is synchronous:
 //! an authorizer check without a cached decision stops it with [`EvaluationPause::Check`];
 //! [`AuthorizerDecisions`] gets the decision, and the caller evaluates again. [`YieldPacer`] yields to other
-//! tasks between evaluations, and requests past their deadline are rejected.
+//! tasks between evaluations; one that takes long is interrupted and evaluated again in the heavy lane. Requests past
+//! their deadline are rejected.
 
 mod authorizer_decisions;
 mod evaluation;
@@ -16,4 +17,4 @@ pub use evaluation::{
     EvaluationPause, EvaluationStop, Expression, PolicyEvaluation, PolicyVariable, PolicyVariables,
 };
 pub use input::{Activations, DeclaredVariables, ExpressionInput, visible_namespace};
-pub use yielding::{YieldPacer, take_yielded_cost, yield_now};
+pub use yielding::{QUICK_COST, YieldPacer, take_yielded_cost, yield_now};

@@ -3,11 +3,17 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 
 /// Cost of expressions after which a task yields; a few milliseconds of work.
 const COST_PER_TURN: u64 = 200_000;
+/// Cost of expressions that a request may evaluate on the main runtime, which runs other requests in between. A request whose expressions
+/// cost more continues in the heavy lane.
+pub const QUICK_COST: u64 = 1_000_000;
+/// How often evaluations may ask whether to stop before the turn is long. They ask at least every 100 turns of a loop, 1,024 parts of an
+/// expression, or 65,536 steps through values, so that this takes some milliseconds.
+const QUICK_QUESTIONS: u64 = 500;
 /// The cost of one evaluation besides its expressions.
 const EVALUATION_OVERHEAD: u64 = 200;
 
@@ -30,6 +36,10 @@ pub fn take_yielded_cost() -> u64 {
 #[derive(Debug, Default)]
 pub struct YieldPacer {
     work: AtomicU64,
+    /// How often evaluations have asked whether to stop since the task last yielded.
+    questions: AtomicU64,
+    /// The request has left the main runtime, so that its turns may be long.
+    may_be_long: AtomicBool,
 }
 
 impl YieldPacer {
@@ -48,8 +58,31 @@ impl YieldPacer {
         self.work.load(Ordering::Relaxed) >= COST_PER_TURN
     }
 
+    /// Counts a question of a running evaluation whether to stop. True if it has taken too long for the main runtime: it must end, and be
+    /// repeated after [`YieldPacer::leave_main_runtime`].
+    pub fn interrupts(&self) -> bool {
+        let questions = self.questions.load(Ordering::Relaxed).saturating_add(1);
+        self.questions.store(questions, Ordering::Relaxed);
+        self.is_too_long()
+    }
+
+    /// True if the evaluations since the task last yielded have taken too long for the main runtime.
+    pub fn is_too_long(&self) -> bool {
+        let work = self.work.load(Ordering::Relaxed);
+        let questions = self.questions.load(Ordering::Relaxed);
+        (work > QUICK_COST || questions > QUICK_QUESTIONS) && !self.may_be_long.load(Ordering::Relaxed)
+    }
+
+    /// Makes the request continue in the heavy lane, where evaluations may be long.
+    pub async fn leave_main_runtime(&self) {
+        self.add(QUICK_COST);
+        self.may_be_long.store(true, Ordering::Relaxed);
+        self.yield_now().await;
+    }
+
     /// Yields to other tasks.
     pub async fn yield_now(&self) {
+        self.questions.store(0, Ordering::Relaxed);
         let work = self.work.swap(0, Ordering::Relaxed);
         YIELDED_COST.set(YIELDED_COST.get().saturating_add(work));
         yield_now().await;

@@ -104,8 +104,7 @@ impl MatchConditions {
         for condition in &self.expressions {
             match condition.evaluate(&evaluation, &mut budget) {
                 Ok(outcome) => outcomes.push(outcome.map(|value| value.as_bool() != Some(false))),
-                Err(EvaluationStop::Check(check)) => return Err(EvaluationPause::Check(check)),
-                Err(EvaluationStop::Late) => return Err(EvaluationPause::Late),
+                Err(EvaluationStop::Pause(pause)) => return Err(pause),
                 Err(EvaluationStop::Budget) => {
                     metrics.conditions_evaluated(labels, metrics.now().saturating_sub(started));
                     return Ok(self.failed(OUT_OF_BUDGET.to_owned()));

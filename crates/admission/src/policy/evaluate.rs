@@ -139,8 +139,7 @@ pub(super) fn evaluate(
         metrics,
     ) {
         Ok(decisions) => decisions,
-        Err(EvaluationStop::Check(check)) => return Err(EvaluationPause::Check(check)),
-        Err(EvaluationStop::Late) => return Err(EvaluationPause::Late),
+        Err(EvaluationStop::Pause(pause)) => return Err(pause),
         Err(EvaluationStop::Budget) => {
             policy.inventory.record_error(OUT_OF_BUDGET, metrics.now());
             return Ok(record_error(OUT_OF_BUDGET.to_owned()));
@@ -155,8 +154,7 @@ pub(super) fn evaluate(
     let decisions = add_messages(validating, decisions, &base, pacer, budget)?;
     match evaluate_annotations(validating, &base, pacer, metrics) {
         Ok(annotations) => Ok(PolicyOutcome { excluded: false, decisions, annotations }),
-        Err(EvaluationStop::Check(check)) => Err(EvaluationPause::Check(check)),
-        Err(EvaluationStop::Late) => Err(EvaluationPause::Late),
+        Err(EvaluationStop::Pause(pause)) => Err(pause),
         Err(EvaluationStop::Budget) => {
             policy.inventory.record_error(OUT_OF_BUDGET, metrics.now());
             Ok(record_error(OUT_OF_BUDGET.to_owned()))
@@ -225,8 +223,7 @@ fn add_messages(
                     let message = outcome.ok().and_then(|value| usable_message(value.as_str()?));
                     messages.push(message.map(|message| room.take(message)));
                 }
-                Err(EvaluationStop::Check(check)) => return Err(EvaluationPause::Check(check)),
-                Err(EvaluationStop::Late) => return Err(EvaluationPause::Late),
+                Err(EvaluationStop::Pause(pause)) => return Err(pause),
                 Err(EvaluationStop::Budget) => return Ok(budget_exceeded(validating, decisions)),
             }
         }

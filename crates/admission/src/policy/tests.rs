@@ -20,6 +20,7 @@ use super::{
     MutatingPolicies, MutatingPolicy, PolicyBinding, PolicySnapshot, PolicySource, ValidatingPolicies,
     ValidatingPolicy,
 };
+use crate::expression::{QUICK_COST, take_yielded_cost};
 use crate::fake_cluster::FakeCluster;
 use crate::webhook::{
     OutgoingReview, Transport, TransportError, ValidatingWebhooks, WebhookReply, WebhookSet,
@@ -277,6 +278,68 @@ fn evaluation_yields_after_loops_that_cost_nothing() {
         yields
     };
     assert!(yields("false", 1000) > yields("false", 10));
+}
+
+/// Polls a request once. Returns the cost that it yielded with; `None` if it is done.
+fn yielded_cost_of_first_turn(future: impl Future<Output = Result<(), Status>>) -> Option<u64> {
+    take_yielded_cost();
+    let mut future = std::pin::pin!(future);
+    let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    polled.is_pending().then(take_yielded_cost)
+}
+
+#[test]
+fn an_evaluation_that_takes_long_is_interrupted_and_repeated_outside_of_the_main_runtime() {
+    let specs = [
+        format!("{{validations: [{{expression: '{EXPENSIVE}'}}]}}"),
+        format!(
+            "{{matchConditions: [{{name: c, expression: '{EXPENSIVE}'}}], validations: [{{expression: 'true'}}]}}"
+        ),
+        format!("{{validations: [{{expression: 'false', messageExpression: 'string({EXPENSIVE})'}}]}}"),
+        format!("{{auditAnnotations: [{{key: a, valueExpression: 'string({EXPENSIVE})'}}]}}"),
+        // Many expressions, each of which is quick.
+        format!(
+            "{{validations: [{}]}}",
+            vec!["{expression: 'object.list.all(x, object.list.slice(0, 30).all(y, y >= 0))'}"; 100]
+                .join(", ")
+        ),
+    ];
+    for spec in specs {
+        let stage = validating(&spec, "{}");
+        let (cluster, object) = (clocked(NO_DEADLINE, vec![namespace()]), long(300));
+        let turn = |object: &Value| {
+            with_attributes(|attributes| {
+                let (mut notes, object) = (AdmissionNotes::default(), VersionedObject::new(Some(object)));
+                yielded_cost_of_first_turn(stage.validate(attributes, &object, &cluster, &mut notes))
+            })
+        };
+        assert!(turn(&object).is_some_and(|cost| cost > QUICK_COST), "{spec}");
+        let in_first_turn = clock_reads(&cluster);
+        assert!(in_first_turn < 600, "{in_first_turn}");
+        // With the short list the evaluation is quick, and with the long one it ends when it is repeated.
+        assert!(turn(&long(3)).is_none_or(|cost| cost < QUICK_COST), "{spec}");
+        let (outcome, _) = validate(&stage, &object, &cluster);
+        assert_eq!(outcome.is_ok(), !spec.contains("'false'"), "{outcome:?}");
+        assert!(clock_reads(&cluster) > 2 * in_first_turn, "{spec}");
+    }
+    let mutation = format!(
+        "{{mutations: [{{patchType: JSONPatch, jsonPatch: {{expression: '{PATCH}.filter(p, {EXPENSIVE})'}}}}]}}"
+    );
+    let (stage, cluster) = (mutating(&mutation), clocked(NO_DEADLINE, vec![namespace()]));
+    let cost = with_attributes(|attributes| {
+        let (mut notes, mut reinvocation, mut object) =
+            (AdmissionNotes::default(), Reinvocation::default(), long(300));
+        let mut request = MutatingRequest {
+            attributes,
+            cluster: &cluster,
+            notes: &mut notes,
+            reinvocation: &mut reinvocation,
+        };
+        yielded_cost_of_first_turn(stage.mutate(&mut request, Some(&mut object)))
+    });
+    assert!(cost.is_some_and(|cost| cost > QUICK_COST), "{cost:?}");
+    assert!(clock_reads(&cluster) < 600);
+    assert_eq!(mutate(&stage, &cluster), Ok(()));
 }
 
 #[test]

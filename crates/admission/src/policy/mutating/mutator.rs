@@ -268,10 +268,7 @@ impl<'a> PolicyMutator<'a> {
         }
         let mut budget = BUDGET;
         let value = match expression.evaluate(&evaluation, &mut budget) {
-            Err(EvaluationStop::Check(check)) => {
-                return MutationStep::EvaluationPause(EvaluationPause::Check(check));
-            }
-            Err(EvaluationStop::Late) => return MutationStep::EvaluationPause(EvaluationPause::Late),
+            Err(EvaluationStop::Pause(pause)) => return MutationStep::EvaluationPause(pause),
             Err(EvaluationStop::Budget) => return MutationStep::Done(Err(OUT_OF_BUDGET.to_owned())),
             Ok(Err(why)) => return MutationStep::Done(Err(why)),
             Ok(Ok(value)) => value,

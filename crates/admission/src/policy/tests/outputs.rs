@@ -117,6 +117,11 @@ fn message_bytes(spec: &str) -> usize {
         let checks = AuthorizerDecisions::default();
         let input = ExpressionInput::new(&context, context.own_match(), Some(&object), None, None, &checks);
         let activations = Activations::new(&input);
+        let leave = async {
+            context.pacer().leave_main_runtime().await;
+            Ok(())
+        };
+        assert_eq!(run_counting_yields(leave).0, Ok(()));
         let outcome = evaluate(&compiled, &activations, None, Operation::Create, &NoMetrics).unwrap();
         outcome.decisions.iter().map(|decision| decision.message.len()).sum()
     })
