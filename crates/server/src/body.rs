@@ -65,7 +65,7 @@ pub(crate) enum EarlyEnd {
     Complete,
     /// As a complete response at the end of a line: a watch of another server, whose events are lines.
     AfterLine,
-    /// With [`Cut`], so that the client does not take a part of a response for all of it.
+    /// With [`TruncatedBody`], so that the client does not take a part of a response for all of it.
     Cut,
 }
 

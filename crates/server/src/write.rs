@@ -365,6 +365,7 @@ async fn fenced_commit(
     of_quota: Option<Fence>,
 ) -> Result<Committed, GuardedCommitError> {
     let mut refused = None;
+    let mut why = "the namespace changes all the time";
     for _ in 0..CONFLICT_ATTEMPTS {
         let of_namespace = match &namespace {
             Some(namespace) => {
@@ -374,6 +375,11 @@ async fn fenced_commit(
             None => None,
         };
         if refused.is_some() && refused == of_namespace {
+            why = if of_quota.is_some() {
+                "the quota was checked too long ago"
+            } else {
+                "the namespace has changed"
+            };
             break;
         }
         let fences: Vec<Fence> = of_quota.iter().chain(&of_namespace).cloned().collect();
@@ -382,12 +388,11 @@ async fn fenced_commit(
             outcome => return outcome.map_err(GuardedCommitError::Store),
         }
         if of_namespace.is_none() {
+            why = "the quota was checked too long ago";
             break;
         }
         refused = of_namespace;
     }
-    let why =
-        if of_quota.is_some() { "the quota was checked too long ago" } else { "the namespace has changed" };
     Err(GuardedCommitError::Refused(Status::timeout(format!("{why}; try again"), 0)))
 }
 

@@ -163,7 +163,7 @@ impl ExistingObjects for StoredObjectNames<'_> {
             SeriesObject::PolicyBinding(name) => self.bindings.contains(name),
             SeriesObject::Webhook(name) => self.webhooks.contains(name),
             SeriesObject::ApiService(name) => {
-                self.state.storage.store.get(&format!("{}{name}", keys::API_SERVICES)).is_some()
+                self.state.storage.store.get(&keys::cluster_scoped(keys::API_SERVICES, name)).is_some()
             }
             SeriesObject::ServiceRange(range) => self.ranges.contains(range),
         }
