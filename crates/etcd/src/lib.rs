@@ -1,4 +1,5 @@
-//! etcd as a backend of the store, in kube-apiserver's layout: its keys, its transactions, its compaction protocol.
+//! etcd as a backend of the store, in kube-apiserver's layout: its keys, its transactions, its compaction protocol. Only writes with
+//! [fences](storage::Fence) have transactions that kube-apiserver does not send: they compare more keys than their own.
 //!
 //! - [`EtcdBackend`] implements [`storage::Backend`]. etcd decides every write; one watch on the whole prefix feeds the working set; a
 //!   commit is answered when that watch has reached its revision.
