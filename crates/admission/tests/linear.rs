@@ -267,9 +267,9 @@ fn the_budget_of_the_request_interrupts_a_plugin() {
         assert_eq!(result.unwrap_err().code(), 413);
     }
     assert!(few.spent() < 1000 + 2000, "{}", few.spent());
-    let cancelled = Budget::new(u64::MAX);
-    cancelled.cancel();
-    for result in run(&cancelled) {
+    let canceled = Budget::new(u64::MAX);
+    canceled.cancel();
+    for result in run(&canceled) {
         assert_eq!(result.unwrap_err().code(), 504);
     }
 }

@@ -408,9 +408,7 @@ impl Status {
     /// The answer to a request whose budget ended its work: a timeout if the client no longer waits, otherwise 413.
     pub fn of_ended_budget(ended: BudgetEnded) -> Self {
         match ended {
-            BudgetEnded::Cancelled => {
-                Self::timeout("request did not complete within the allotted timeout", 0)
-            }
+            BudgetEnded::Canceled => Self::timeout("request did not complete within the allotted timeout", 0),
             BudgetEnded::Exhausted => {
                 Self::too_large("the request takes too many steps; use a smaller object or patch")
             }

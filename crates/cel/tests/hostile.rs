@@ -101,12 +101,12 @@ fn compiling_takes_steps_for_each_node_and_ends_with_its_budget() {
         assert!(small * 10 < large && large > 20 * 2560, "{name}: {small} {large}");
         let ended = steps::within(&Budget::new(5000), || compile(&many));
         assert_eq!(ended, Err(BudgetEnded::Exhausted), "{name}");
-        let cancelled = Budget::new(1_000_000);
-        let ended = steps::within(&cancelled.clone(), || {
-            cancelled.cancel();
+        let canceled = Budget::new(1_000_000);
+        let ended = steps::within(&canceled.clone(), || {
+            canceled.cancel();
             compile(&many);
         });
-        assert_eq!(ended, Err(BudgetEnded::Cancelled), "{name}");
+        assert_eq!(ended, Err(BudgetEnded::Canceled), "{name}");
     }
 }
 

@@ -45,7 +45,7 @@ pub struct TableAllowance {
 }
 
 impl TableAllowance {
-    /// Allowance for one table. Cells stay empty once the request's budget is cancelled.
+    /// Allowance for one table. Cells stay empty once the request's budget is canceled.
     pub fn new(request: &Budget) -> Self {
         TableAllowance {
             visits: Cell::new(TABLE_VISITS),
@@ -73,7 +73,7 @@ impl TableAllowance {
     fn has_room(&self) -> bool {
         let has_room = self.visits.get() > 0 && self.bytes.get() > 0 && self.row_bytes.get() > 0;
         self.is_used_up.set(self.is_used_up.get() || !has_room);
-        has_room && self.request.check() != Err(BudgetEnded::Cancelled)
+        has_room && self.request.check() != Err(BudgetEnded::Canceled)
     }
 
     /// Whether some cells were left empty because the allowance was exhausted.

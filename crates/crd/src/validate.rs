@@ -57,7 +57,7 @@ fn finish(result: ValidationResult<'_>, meter: &Meter<'_>, base: &str, errors: &
         Err(BudgetEnded::Exhausted) => {
             "validation against the schema takes too many steps; use shorter lists and texts, or fewer alternatives and smaller patterns in the schema"
         }
-        Err(BudgetEnded::Cancelled) => "validation was cancelled because the request ended",
+        Err(BudgetEnded::Canceled) => "validation was canceled because the request ended",
     };
     let (kind, field) = (FieldErrorKind::Forbidden, base.to_owned());
     errors.push(FieldError { kind, field, bad_value: None, detail: detail.to_owned() });

@@ -13,7 +13,7 @@ pub struct AllocationBudget {
     pub(crate) steps: u64,
     /// Remaining cost of selectors, in CEL's cost units.
     pub(crate) cost: u64,
-    /// Cancelling this budget ends the search.
+    /// Canceling this budget ends the search.
     pub(crate) attempt: value::Budget,
 }
 
@@ -29,7 +29,7 @@ impl Default for AllocationBudget {
 }
 
 impl AllocationBudget {
-    /// The default budget, which ends when `attempt` is cancelled.
+    /// The default budget, which ends when `attempt` is canceled.
     pub fn of(attempt: &value::Budget) -> Self {
         AllocationBudget { attempt: attempt.clone(), ..AllocationBudget::default() }
     }

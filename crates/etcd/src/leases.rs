@@ -81,7 +81,7 @@ impl Leases {
         Ok(id)
     }
 
-    /// Grants a lease in a task of its own, because the write that needs it first may be cancelled.
+    /// Grants a lease in a task of its own, because the write that needs it first may be canceled.
     fn grant(&self, shared: &mut ReusableLeases, ttl: u64, reuse: u64, granted: i64) -> Granting {
         let (answer, answered) = watch::channel(None);
         shared.granting.insert(ttl, answered.clone());

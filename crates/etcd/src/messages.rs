@@ -241,7 +241,7 @@ pub struct WatchResponse {
     pub created: bool,
     #[prost(bool, tag = "4")]
     pub canceled: bool,
-    /// Nonzero if the watch was cancelled because its start revision is compacted.
+    /// Nonzero if the watch was canceled because its start revision is compacted.
     #[prost(int64, tag = "5")]
     pub compact_revision: i64,
     #[prost(string, tag = "6")]

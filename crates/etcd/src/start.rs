@@ -88,7 +88,7 @@ async fn try_load(
 fn is_temporary(status: &GrpcStatus) -> bool {
     matches!(
         status.code,
-        GrpcCode::Unavailable | GrpcCode::DeadlineExceeded | GrpcCode::Cancelled | GrpcCode::Unknown
+        GrpcCode::Unavailable | GrpcCode::DeadlineExceeded | GrpcCode::Canceled | GrpcCode::Unknown
     )
 }
 

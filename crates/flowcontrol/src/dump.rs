@@ -75,7 +75,7 @@ pub fn priority_levels<T: RequestTicket>(levels: &[Arc<ActiveLevel<T>>]) -> Stri
             counts.dispatched.to_string(),
             counts.rejected.to_string(),
             counts.timed_out.to_string(),
-            counts.cancelled.to_string(),
+            counts.canceled.to_string(),
         ]);
     }
     table.render()

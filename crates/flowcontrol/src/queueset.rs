@@ -95,7 +95,7 @@ pub struct RequestTotals {
     /// Always zero: kube-apiserver has this column but counts no requests in it.
     pub timed_out: u64,
     /// Requests that left their queue because of a timeout or a disconnected client.
-    pub cancelled: u64,
+    pub canceled: u64,
 }
 
 impl<T: RequestTicket> QueueSet<T> {
@@ -304,7 +304,7 @@ impl<T: RequestTicket> QueueSet<T> {
             self.forget_if_idle(index);
         }
         self.counts.rejected += 1;
-        self.counts.cancelled += 1;
+        self.counts.canceled += 1;
         if let Some(flow) = self.flows.get_mut(request.flow) {
             flow.left_queue(&request.work);
             flow.rejected(RejectReason::TimeOut);

@@ -6,7 +6,7 @@ use value::text::percent_decode;
 /// The status codes of gRPC that a client distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrpcCode {
-    Cancelled,
+    Canceled,
     Unknown,
     InvalidArgument,
     DeadlineExceeded,
@@ -29,7 +29,7 @@ impl GrpcCode {
     pub(crate) fn from_number(number: u32) -> Option<GrpcCode> {
         Some(match number {
             0 => return None,
-            1 => GrpcCode::Cancelled,
+            1 => GrpcCode::Canceled,
             3 => GrpcCode::InvalidArgument,
             4 => GrpcCode::DeadlineExceeded,
             5 => GrpcCode::NotFound,

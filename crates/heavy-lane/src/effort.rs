@@ -22,7 +22,7 @@ pub(super) const QUICK_STEPS: u64 = 100_000;
 /// The computation budget and state of one request. Clones share both.
 #[derive(Clone, Debug)]
 pub struct Effort {
-    /// Remaining steps; cancelled when the client no longer waits for the response.
+    /// Remaining steps; canceled when the client no longer waits for the response.
     pub budget: Budget,
     state: Arc<EffortState>,
 }
@@ -156,9 +156,9 @@ impl Effort {
     /// write.
     pub fn check(&self) -> Result<(), Status> {
         match self.budget.check() {
-            Err(BudgetEnded::Cancelled) if !self.has_written() => Err(too_late()),
+            Err(BudgetEnded::Canceled) if !self.has_written() => Err(too_late()),
             // Code that counts steps reports an exhausted budget itself.
-            Err(BudgetEnded::Cancelled | BudgetEnded::Exhausted) | Ok(()) => Ok(()),
+            Err(BudgetEnded::Canceled | BudgetEnded::Exhausted) | Ok(()) => Ok(()),
         }
     }
 }
@@ -169,7 +169,7 @@ fn is_past(deadline: Option<Instant>) -> bool {
 
 /// Status 504 for a request past its deadline.
 fn too_late() -> Status {
-    Status::of_ended_budget(BudgetEnded::Cancelled)
+    Status::of_ended_budget(BudgetEnded::Canceled)
 }
 
 /// Cancels a request's budget if dropped before the response, as when the client disconnects.

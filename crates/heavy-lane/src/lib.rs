@@ -83,7 +83,7 @@ pub struct HeavyLane {
     runtime: Option<Runtime>,
     turns: Arc<AccountTurns>,
     requests: IntCounter,
-    cancelled: IntCounter,
+    canceled: IntCounter,
     running: IntGauge,
     background_tasks: IntCounter,
 }
@@ -107,9 +107,9 @@ impl HeavyLane {
             "portcullis_large_requests_total",
             "Requests with large bodies or objects that ran on the heavy lane.",
         );
-        let cancelled = registry.counter(
+        let canceled = registry.counter(
             "portcullis_large_requests_cancelled_total",
-            "Number of large requests that were cancelled because they timed out or their client disconnected.",
+            "Number of large requests that were canceled because they timed out or their client disconnected.",
         );
         let running = registry.gauge(
             "portcullis_large_requests_running",
@@ -120,14 +120,14 @@ impl HeavyLane {
             "Background work on large data, such as reads of controllers, that ran on the heavy lane.",
         );
         let (requests, running) = (requests.map_err(io::Error::other)?, running.map_err(io::Error::other)?);
-        let cancelled = cancelled.map_err(io::Error::other)?;
+        let canceled = canceled.map_err(io::Error::other)?;
         let background_tasks = background_tasks.map_err(io::Error::other)?;
         let turns = Arc::new(AccountTurns::new(turns::class_turns(threads)));
-        Ok(HeavyLane { runtime: Some(runtime), turns, requests, cancelled, running, background_tasks })
+        Ok(HeavyLane { runtime: Some(runtime), turns, requests, canceled, running, background_tasks })
     }
 
     /// Runs a request's work to completion: on the main runtime, and in the lane once it becomes large. Work
-    /// in the lane is cancelled at the deadline. Returns `None` if it panicked or the server stops.
+    /// in the lane is canceled at the deadline. Returns `None` if it panicked or the server stops.
     pub async fn drive<T: Send + 'static>(
         &self,
         effort: &Effort,
@@ -169,8 +169,8 @@ impl HeavyLane {
                 (&mut running.0).await
             }
         };
-        if effort.budget.check() == Err(BudgetEnded::Cancelled) {
-            self.cancelled.inc();
+        if effort.budget.check() == Err(BudgetEnded::Canceled) {
+            self.canceled.inc();
         }
         ended.ok()
     }

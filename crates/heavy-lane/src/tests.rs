@@ -89,7 +89,7 @@ async fn busy_work_in_the_heavy_lane_ends_at_the_deadline() {
         }),
     )
     .await;
-    assert_eq!(effort.check().expect_err("it was cancelled").code(), 504);
+    assert_eq!(effort.check().expect_err("it was canceled").code(), 504);
     assert_eq!(lane.running.get(), 0);
 }
 

@@ -150,7 +150,7 @@ impl Drop for HeldTurn {
 pub(super) struct RequestTurn {
     turns: Arc<AccountTurns>,
     account: LaneAccount,
-    /// After the deadline the request runs without a turn: it ends at its next check of the budget, which is cancelled then.
+    /// After the deadline the request runs without a turn: it ends at its next check of the budget, which is canceled then.
     deadline: Option<Instant>,
     /// The main runtime, which passes the turn on. If a thread of the lane did, it would run the account's next request at once, before those
     /// of other accounts.

@@ -1,4 +1,4 @@
-//! [`Budget`]: a limit on the work for one request, which can be cancelled.
+//! [`Budget`]: a limit on the work for one request, which can be canceled.
 //!
 //! Decision code reads no clock. Loops whose length a client controls count their steps instead, and the server
 //! cancels the budget from another thread when the request times out or the client disconnects.
@@ -19,7 +19,7 @@ struct BudgetState {
     total: u64,
     spent: AtomicU64,
     /// Shared with the budgets derived by [`Budget::attempt`], and with the one this is derived from.
-    cancelled: Arc<AtomicBool>,
+    canceled: Arc<AtomicBool>,
 }
 
 /// Why work must stop early.
@@ -28,48 +28,48 @@ pub enum BudgetEnded {
     /// All steps are spent.
     Exhausted,
     /// The result is no longer needed.
-    Cancelled,
+    Canceled,
 }
 
 impl Budget {
-    /// A budget without limit that cannot be cancelled.
+    /// A budget without limit that cannot be canceled.
     pub const UNLIMITED: Budget = Budget { shared: None };
 
     pub fn new(steps: u64) -> Self {
         Budget::with(steps, Arc::default())
     }
 
-    fn with(steps: u64, cancelled: Arc<AtomicBool>) -> Self {
-        Budget { shared: Some(Arc::new(BudgetState { total: steps, spent: AtomicU64::new(0), cancelled })) }
+    fn with(steps: u64, canceled: Arc<AtomicBool>) -> Self {
+        Budget { shared: Some(Arc::new(BudgetState { total: steps, spent: AtomicU64::new(0), canceled })) }
     }
 
     /// A budget for a first attempt at work that is restarted with this budget if `steps` do not suffice. The steps
-    /// are not taken from this budget, but cancelling it cancels the attempt.
+    /// are not taken from this budget, but canceling it cancels the attempt.
     #[must_use]
     pub fn attempt(&self, steps: u64) -> Self {
-        let cancelled = self.shared.as_ref().map(|shared| Arc::clone(&shared.cancelled));
-        Budget::with(steps, cancelled.unwrap_or_default())
+        let canceled = self.shared.as_ref().map(|shared| Arc::clone(&shared.canceled));
+        Budget::with(steps, canceled.unwrap_or_default())
     }
 
     /// Makes all further checks of this budget, its clones and its attempts fail.
     pub fn cancel(&self) {
         if let Some(shared) = &self.shared {
-            shared.cancelled.store(true, Ordering::Relaxed);
+            shared.canceled.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Takes steps before the work is done. Fails if the budget is exhausted or cancelled.
+    /// Takes steps before the work is done. Fails if the budget is exhausted or canceled.
     pub fn spend(&self, steps: u64) -> Result<(), BudgetEnded> {
         let Some(shared) = &self.shared else { return Ok(()) };
         shared.spent.fetch_add(steps, Ordering::Relaxed);
         self.check()
     }
 
-    /// Fails if the budget is exhausted or cancelled.
+    /// Fails if the budget is exhausted or canceled.
     pub fn check(&self) -> Result<(), BudgetEnded> {
         let Some(shared) = &self.shared else { return Ok(()) };
-        if shared.cancelled.load(Ordering::Relaxed) {
-            Err(BudgetEnded::Cancelled)
+        if shared.canceled.load(Ordering::Relaxed) {
+            Err(BudgetEnded::Canceled)
         } else if shared.spent.load(Ordering::Relaxed) > shared.total {
             Err(BudgetEnded::Exhausted)
         } else {
@@ -145,23 +145,23 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_budget_ends_a_loop_that_is_under_way() {
+    fn a_canceled_budget_ends_a_loop_that_is_under_way() {
         let budget = Budget::new(u64::MAX);
         let meter = Meter::new(&budget);
         assert!(meter.step(1));
         budget.clone().cancel();
         assert!(!(0..SETTLED_STEPS).all(|_| meter.step(1)));
-        assert_eq!(meter.finish(), Err(BudgetEnded::Cancelled));
+        assert_eq!(meter.finish(), Err(BudgetEnded::Canceled));
     }
 
     #[test]
-    fn attempt_has_its_own_steps_and_is_cancelled_with_its_budget() {
+    fn attempt_has_its_own_steps_and_is_canceled_with_its_budget() {
         let budget = Budget::new(1000);
         let attempt = budget.attempt(10);
         assert_eq!(attempt.spend(11), Err(BudgetEnded::Exhausted));
         assert_eq!((budget.check(), budget.left(), attempt.left()), (Ok(()), 1000, 0));
         budget.cancel();
-        assert_eq!(budget.attempt(10).check(), Err(BudgetEnded::Cancelled));
+        assert_eq!(budget.attempt(10).check(), Err(BudgetEnded::Canceled));
         assert_eq!(Budget::UNLIMITED.attempt(10).spend(11), Err(BudgetEnded::Exhausted));
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Every access to a key, item, string or number, every comparison, every value cloned or written, and every entry moved
 //! by an insertion or removal counts as an access of the current thread. [`within`] takes them from a [`Budget`], so that
-//! synchronous code over trees can be limited and cancelled without checks of its own. Tests measure with [`of`] that an
+//! synchronous code over trees can be limited and canceled without checks of its own. Tests measure with [`of`] that an
 //! algorithm is not quadratic.
 
 use std::any::Any;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn budget_cancelled_by_another_thread_interrupts_a_loop() {
+    fn budget_canceled_by_another_thread_interrupts_a_loop() {
         let budget = Budget::new(u64::MAX);
         let other = budget.clone();
         let cancels = std::thread::spawn(move || {
@@ -167,7 +167,7 @@ mod tests {
             }
             other.cancel();
         });
-        assert_eq!(within(&budget, || endless(&Value::Null)), Err(BudgetEnded::Cancelled));
+        assert_eq!(within(&budget, || endless(&Value::Null)), Err(BudgetEnded::Canceled));
         cancels.join().unwrap();
     }
 

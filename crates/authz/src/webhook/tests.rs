@@ -400,7 +400,7 @@ fn identical_concurrent_requests_share_one_webhook_call() {
 }
 
 #[test]
-fn a_waiting_request_repeats_the_webhook_call_when_the_first_is_cancelled() {
+fn a_waiting_request_repeats_the_webhook_call_when_the_first_is_canceled() {
     let mut fake = Arc::into_inner(Fake::new([deny(), allow()])).unwrap();
     fake.hold = Some(tokio::sync::Semaphore::new(0));
     let sender = Arc::new(fake);

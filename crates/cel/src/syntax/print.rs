@@ -150,7 +150,7 @@ impl Printer<'_> {
             (operator::NOT | operator::NEGATE, None, [operand]) => {
                 self.parenthesized(least > UNARY, |p| {
                     p.out.push_str(if function == operator::NOT { "!" } else { "-" });
-                    // Parentheses keep `-(1)` from being the literal -1, and `!(!x)` from cancelling out.
+                    // Parentheses keep `-(1)` from being the literal -1, and `!(!x)` from canceling out.
                     let bare = matches!(
                         p.written(operand).kind,
                         ExprKind::Ident(_) | ExprKind::Select { .. }

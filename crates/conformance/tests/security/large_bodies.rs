@@ -144,7 +144,7 @@ fn bomb() -> Value {
 }
 
 #[tokio::test]
-async fn schema_validation_of_alternatives_is_cancelled_with_its_request() {
+async fn schema_validation_of_alternatives_is_canceled_with_its_request() {
     let server = Server::serve(&[]).await.unwrap();
     let client = server.client().unwrap();
     define_alternatives(&client).await;
@@ -170,12 +170,12 @@ async fn schema_validation_of_alternatives_is_cancelled_with_its_request() {
     wait_until_idle(&client, 2).await;
 }
 
-/// Waits until no large request is running and `cancelled` have been cancelled.
-async fn wait_until_idle(client: &Client, cancelled: usize) {
+/// Waits until no large request is running and `canceled` have been canceled.
+async fn wait_until_idle(client: &Client, canceled: usize) {
     eventually(PATIENCE, async || {
         let metrics = client.get("/metrics").await?.text();
         let is_idle = metrics.contains("portcullis_large_requests_running 0\n")
-            && metrics.contains(&format!("portcullis_large_requests_cancelled_total {cancelled}\n"));
+            && metrics.contains(&format!("portcullis_large_requests_cancelled_total {canceled}\n"));
         if is_idle { Ok(()) } else { Err(Problem::new("large requests are still running")) }
     })
     .await

@@ -67,19 +67,19 @@ fn many_states() -> String {
 }
 
 /// Sends a request that would take minutes, with a timeout of one second.
-async fn check_cancelled_on_the_heavy_lane(client: &Client, path: &str, body: &Value) {
-    let [requests, cancelled] =
+async fn check_canceled_on_the_heavy_lane(client: &Client, path: &str, body: &Value) {
+    let [requests, canceled] =
         ["requests_total", "requests_cancelled_total"].map(|n| format!("portcullis_large_{n}"));
-    let before = [metric(client, &requests).await, metric(client, &cancelled).await];
+    let before = [metric(client, &requests).await, metric(client, &canceled).await];
     let answer = tokio::time::timeout(PATIENCE, client.post(&format!("{path}?timeout=1s"), body)).await;
     rejects(answer.expect("the request did not end with its time"), 504, "Timeout").unwrap();
     let has_ended = async || {
-        let now = [metric(client, &requests).await, metric(client, &cancelled).await];
+        let now = [metric(client, &requests).await, metric(client, &canceled).await];
         let running = metric(client, "portcullis_large_requests_running").await;
         if now > before && now[1] > before[1] && running == 0 {
             return Ok(());
         }
-        Err(Problem::new(format!("requests and cancelled: {before:?}, then {now:?}; running: {running}")))
+        Err(Problem::new(format!("requests and canceled: {before:?}, then {now:?}; running: {running}")))
     };
     eventually(PATIENCE, has_ended).await.unwrap();
 }
@@ -93,7 +93,7 @@ async fn patterns_of_a_schema_with_many_states_are_matched_on_the_heavy_lane_unt
     let texts = define(&client, "texts", &json!({"type": "string", "allOf": patterns})).await;
     // Below the 64 KiB from which bodies count as large.
     let text = "ab".repeat(30_000);
-    check_cancelled_on_the_heavy_lane(&client, &texts, &object("texts", "long", &json!(text))).await;
+    check_canceled_on_the_heavy_lane(&client, &texts, &object("texts", "long", &json!(text))).await;
     let before = lane_requests(&client).await;
     let status =
         rejects(client.post(&texts, &object("texts", "short", &json!("abab"))).await, 422, "Invalid")
@@ -123,7 +123,7 @@ async fn validation_with_many_steps_moves_to_the_heavy_lane() {
         accepts(patch).unwrap();
     }
     let endless = define(&client, "endless", &alternatives(100_000)).await;
-    check_cancelled_on_the_heavy_lane(&client, &endless, &object("endless", "x", &json!(vec![0; 20_000])))
+    check_canceled_on_the_heavy_lane(&client, &endless, &object("endless", "x", &json!(vec![0; 20_000])))
         .await;
 }
 
@@ -157,7 +157,7 @@ async fn defaults_of_a_crd_are_validated_until_the_request_ends() {
         let items = json!({"type": "array", "default": vec![-1; count], "items": items});
         crd(name, &json!({"type": "object", "properties": {"list": items}}))
     };
-    check_cancelled_on_the_heavy_lane(&client, CRDS, &with_defaults("larges", 30_000)).await;
+    check_canceled_on_the_heavy_lane(&client, CRDS, &with_defaults("larges", 30_000)).await;
     let status = rejects(client.post(CRDS, &with_defaults("wrongs", 3)).await, 422, "Invalid").unwrap();
     assert!(status["message"].as_str().unwrap().contains("(anyOf)"), "{status}");
     let right = json!({"type": "integer", "default": 1, "anyOf": [{"minimum": 2}, {"minimum": 1}]});

@@ -343,7 +343,7 @@ impl<'f> RuleRun<'f> {
         let detail = match self.bounds.budget.spend(steps) {
             Ok(()) => return Ok(()),
             Err(BudgetEnded::Exhausted) => TOO_MANY_STEPS,
-            Err(BudgetEnded::Cancelled) => "validation rules were cancelled because the request ended",
+            Err(BudgetEnded::Canceled) => "validation rules were canceled because the request ended",
         };
         self.found.errors.forbidden(at, detail);
         Err(self.exhausted())

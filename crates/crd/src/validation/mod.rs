@@ -194,8 +194,8 @@ fn versions_rules(spec: &Value, strict: &Strictness, errors: &mut FieldErrors) {
     for (i, version) in versions.iter().enumerate() {
         let at = list.index(i);
         // A request that has ended is not answered. The error makes sure that nothing unvalidated is stored.
-        if strict.budget.check() == Err(BudgetEnded::Cancelled) {
-            return errors.forbidden(&at, "validation was cancelled because the request ended");
+        if strict.budget.check() == Err(BudgetEnded::Canceled) {
+            return errors.forbidden(&at, "validation was canceled because the request ended");
         }
         let name = version.text("name");
         joined(&at.field("name"), name, "", &names::is_dns1035_label(name), errors);

@@ -186,7 +186,7 @@ fn without_seats_a_rejecting_level_runs_one_request_and_a_queuing_level_none() {
     let mut level = LoggedLevel::new(queuing(1, 10), 0);
     let waiting = level.waits(0, "a", 0, 1);
     assert_eq!(level.set.withdraw(ms(15_000), waiting), Withdrawn::Removed);
-    assert_eq!(level.set.counts.cancelled, 1);
+    assert_eq!(level.set.counts.canceled, 1);
     assert_eq!(level.set.flows()[0].rejected_for(RejectReason::TimeOut), 1);
 }
 

@@ -105,7 +105,7 @@ pub fn bounded(budget: &Budget, rules: impl FnOnce() -> FieldErrors) -> FieldErr
     let detail = match cel::pattern::within(cel::pattern::PER_OBJECT, within_budget) {
         Ok(errors) => return errors,
         Err(BudgetEnded::Exhausted) => "validation takes too many steps; use shorter lists and texts",
-        Err(BudgetEnded::Cancelled) => "validation was cancelled because the request ended",
+        Err(BudgetEnded::Canceled) => "validation was canceled because the request ended",
     };
     let mut errors = FieldErrors::new();
     errors.forbidden(&At::ROOT, detail);

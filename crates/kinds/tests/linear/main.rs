@@ -143,7 +143,7 @@ fn an_ended_budget_interrupts_every_stage() {
             }
         });
         cancels.join().unwrap();
-        assert_eq!(ended, Err(BudgetEnded::Cancelled), "{name}");
+        assert_eq!(ended, Err(BudgetEnded::Canceled), "{name}");
         assert!(rounds < 1000, "{name}");
     }
 }
@@ -158,9 +158,9 @@ fn interrupted_validation_reports_one_error_that_says_so() {
     };
     let exhausted = "<nil>: Forbidden: validation takes too many steps; use shorter lists and texts";
     assert_eq!(of(&Budget::new(100)), [exhausted]);
-    let cancelled = Budget::new(u64::MAX);
-    cancelled.cancel();
-    assert_eq!(of(&cancelled), ["<nil>: Forbidden: validation was cancelled because the request ended"]);
+    let canceled = Budget::new(u64::MAX);
+    canceled.cancel();
+    assert_eq!(of(&canceled), ["<nil>: Forbidden: validation was canceled because the request ended"]);
     assert!(!of(&Budget::new(u64::MAX)).iter().any(|error| error.contains("steps")));
 }
 

@@ -9,7 +9,7 @@
 //! charged, so this does not starve. New limits are enforced before they are counted: first they are written to the status without usage,
 //! so that every server refuses what they limit; after the same time the usage is counted.
 //!
-//! Time alone does not bound a write that etcd executes although the server has cancelled it, for example because its request was in the
+//! Time alone does not bound a write that etcd executes although the server has canceled it, for example because its request was in the
 //! buffers of a member that was stopped. Therefore charged writes are fenced ([`fence`]). A write that was admitted before any quota
 //! limited it has no fence; if it takes etcd longer than [`in_flight::SETTLE`], the first count may lack it.
 //!

@@ -51,8 +51,8 @@ impl accept::RequestHandler for State {
             Box::pin(std::future::ready(shutdown::refusal()))
         } else if let Some(preflight) = preflight {
             Box::pin(std::future::ready(preflight))
-        } else if request.is_cancellable() {
-            Box::pin(answer_cancellable(self, request))
+        } else if request.is_cancelable() {
+            Box::pin(answer_cancelable(self, request))
         } else {
             Box::pin(complete_after_disconnect(self, request))
         };
@@ -72,7 +72,7 @@ impl accept::RequestHandler for State {
 }
 
 /// Answers a read-only request. If the client disconnects, this future is dropped together with its work.
-async fn answer_cancellable(state: Arc<State>, request: IncomingRequest) -> Response<Body> {
+async fn answer_cancelable(state: Arc<State>, request: IncomingRequest) -> Response<Body> {
     let effort = request.effort.clone();
     let deadline = request.deadline(&state);
     let serving = Arc::clone(&state);
@@ -87,7 +87,7 @@ async fn answer_cancellable(state: Arc<State>, request: IncomingRequest) -> Resp
 
 /// Answers a mutating request. If the client disconnects, this future is dropped, but the work continues in
 /// its own task: a second write, the release of resources, the audit event. Shutdown waits for that task.
-/// Only long computations before the first write are cancelled.
+/// Only long computations before the first write are canceled.
 async fn complete_after_disconnect(state: Arc<State>, mut request: IncomingRequest) -> Response<Body> {
     let under_way = Arc::clone(&state.serving.under_way);
     let Ok(in_progress) = under_way.acquire_owned().await else { return respond::panicked() };
@@ -167,7 +167,7 @@ impl IncomingRequest {
 
     /// True if the request writes nothing and may end at any point. The verb alone does not prove that: any
     /// method may be sent to a path that an aggregated API server serves.
-    fn is_cancellable(&self) -> bool {
+    fn is_cancelable(&self) -> bool {
         let is_read = self.method == Method::GET || self.method == Method::HEAD;
         is_read && (self.info.is_read_only() || self.info.is_long_running())
     }
@@ -187,7 +187,7 @@ impl IncomingRequest {
     /// Passes the response to `reply` and returns when the work is done. That may be later: the response at a
     /// deadline does not wait for a write.
     async fn answer(self, state: &Arc<State>, reply: impl FnOnce(Response<Body>)) {
-        let is_cancellable = self.is_cancellable();
+        let is_cancelable = self.is_cancelable();
         let IncomingRequest {
             started,
             peer,
@@ -251,7 +251,7 @@ impl IncomingRequest {
             *response.body_mut() = Body::empty();
         }
         reply(response);
-        if late && !is_cancellable {
+        if late && !is_cancelable {
             drop(work.await);
         }
     }

@@ -159,7 +159,7 @@ async fn requests_with_a_rotated_key_wait_for_the_fetch_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fetch_of_keys_continues_when_its_request_is_cancelled() {
+async fn fetch_of_keys_continues_when_its_request_is_canceled() {
     let (old, new) = (Key::ec("old"), Key::ec("new"));
     let setup = Arc::new(setup(&[&old]));
     assert_eq!(setup.check(&old).await, Ok(()));

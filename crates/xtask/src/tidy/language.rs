@@ -24,8 +24,11 @@ const FOREIGN: [&str; 1] = ["block_in_place"];
 const BANNED_IN_PROSE: [&str; 6] = ["facet", "heard", "nobody", "somebody", "telling", "told"];
 
 /// British spellings, of which each is the beginning of a word, and the American ones, which Kubernetes uses.
-const SPELLINGS: [(&str, &str); 14] = [
+const SPELLINGS: [(&str, &str); 17] = [
     ("behaviour", "behavior"),
+    ("cancellable", "cancelable"),
+    ("cancelled", "canceled"),
+    ("cancelling", "canceling"),
     ("capitalis", "capitaliz"),
     ("colour", "color"),
     ("defence", "defense"),

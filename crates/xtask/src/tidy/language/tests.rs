@@ -171,8 +171,9 @@ fn names_and_prose_have_american_spellings_and_data_may_have_others() {
         ["crates/a/src/b.rs:1: `normalise` has the spelling `normalis`: write `normaliz`"]
     );
     assert_eq!(check("// The behaviour of unlabelled nodes").len(), 2);
+    assert_eq!(check("// A cancelled request").len(), 1);
     assert_eq!(check_markdown("a.md", "Its Neighbours").len(), 1);
-    assert!(check("fn normalize() {}\n// The behavior of unlabeled nodes").is_empty());
+    assert!(check("fn normalize() {}\n// The behavior of unlabeled nodes at a cancellation").is_empty());
     assert!(check("fn f() { g(\"colour\", Alert::UnrecognisedName); } // quotes `colour`").is_empty());
     assert!(check_markdown("a.md", "```yaml\ncolour: red\n```\n").is_empty());
 }
