@@ -23,8 +23,8 @@ const OLD_CRDS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions
 /// Maximum number of skipped objects that are logged individually.
 const NAMED: usize = 100;
 
-/// The properties of a stored CRD that identify its objects.
-struct Crd {
+/// The properties of a CRD in a store of format 1 that identify its objects.
+struct OldCrd {
     namespaced: bool,
     /// The first bytes of its objects, for each of its versions.
     heads: Vec<Vec<u8>>,
@@ -56,7 +56,7 @@ pub fn migrate(entries: &StoredEntries) -> Vec<Option<Arc<str>>> {
     keys
 }
 
-fn stored_crds(entries: &StoredEntries) -> HashMap<(Str, Str), Crd> {
+fn stored_crds(entries: &StoredEntries) -> HashMap<(Str, Str), OldCrd> {
     let rows = table::group("apiextensions.k8s.io").map(|group| group.resources).unwrap_or_default();
     let head = rows.first().and_then(stored_head).unwrap_or_default();
     let mut crds = HashMap::new();
@@ -70,8 +70,10 @@ fn stored_crds(entries: &StoredEntries) -> HashMap<(Str, Str), Crd> {
             let version = version.str_at(&["name"]).unwrap_or_default();
             encode::sorted_head(&GroupVersion::new(group.clone(), version).to_string(), &kind)
         });
-        let known =
-            Crd { namespaced: crd.str_at(&["spec", "scope"]) == Some("Namespaced"), heads: heads.collect() };
+        let known = OldCrd {
+            namespaced: crd.str_at(&["spec", "scope"]) == Some("Namespaced"),
+            heads: heads.collect(),
+        };
         crds.insert((group, text(&["spec", "names", "plural"])), known);
     }
     crds
@@ -83,7 +85,7 @@ fn stored_head(row: &Resource) -> Option<Vec<u8>> {
     Some(encode::head(&GroupVersion::new(row.group, version).to_string(), row.kind))
 }
 
-fn new_key(entry: &StoredEntry, crds: &HashMap<(Str, Str), Crd>) -> Result<String, &'static str> {
+fn new_key(entry: &StoredEntry, crds: &HashMap<(Str, Str), OldCrd>) -> Result<String, &'static str> {
     let mut parts = entry.key.strip_prefix(ROOT).unwrap_or_default().splitn(3, '/');
     let (Some(group), Some(plural), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
         return Err("the key is not that of an object");
