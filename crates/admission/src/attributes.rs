@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use api::attestation;
-use api::{GroupResource, GroupVersionKind, Status, StatusCause, StatusDetails};
+use api::{GroupResource, GroupVersionKind, Status, StatusCause};
 use authn::User;
 use value::{Budget, Str, Value, steps};
 
@@ -95,14 +95,7 @@ impl AdmissionAttributes<'_> {
 
     /// 403 with one cause in its details.
     pub fn forbidden_because(&self, why: impl std::fmt::Display, cause: StatusCause) -> Status {
-        let details = StatusDetails {
-            name: self.name.to_string(),
-            group: self.resource.group.clone(),
-            kind: self.resource.resource.clone(),
-            causes: vec![cause],
-            ..StatusDetails::default()
-        };
-        self.forbidden(why).with_details(details)
+        Status::forbidden_with_cause(&self.resource, &self.name, why, cause)
     }
 
     /// Whether the request's object is of this group and kind, in any version.

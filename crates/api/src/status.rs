@@ -258,6 +258,17 @@ impl Status {
         Self::failure(403, StatusReason::Forbidden, message).with_details(Self::of(resource, name))
     }
 
+    /// Like [`Status::forbidden`], with one cause in the details.
+    pub fn forbidden_with_cause(
+        resource: &GroupResource,
+        name: &str,
+        why: impl std::fmt::Display,
+        cause: StatusCause,
+    ) -> Self {
+        let details = StatusDetails { causes: vec![cause], ..Self::of(resource, name) };
+        Self::forbidden(resource, name, why).with_details(details)
+    }
+
     /// HTTP 422: fields are invalid. Equal errors are listed once.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let mut status = Self::invalid_with_repeats(kind, name, errors);

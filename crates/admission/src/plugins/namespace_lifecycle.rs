@@ -1,7 +1,7 @@
 //! NamespaceLifecycle: rejects creations in missing or terminating namespaces, and the deletion of system
 //! namespaces.
 
-use api::{GroupResource, Status, StatusCause, StatusDetails, namespaces};
+use api::{GroupResource, Status, StatusCause, namespaces};
 use value::Value;
 
 use crate::{AdmissionAttributes, AdmissionNotes, ClusterView, Operation, Plugin};
@@ -28,16 +28,9 @@ impl NamespaceLifecycle {
             message: format!("namespace {namespace} is being terminated"),
             field: "metadata.namespace".to_owned(),
         };
-        let details = StatusDetails {
-            name: name.to_owned(),
-            group: resource.group.clone(),
-            kind: resource.resource.clone(),
-            causes: vec![cause],
-            ..StatusDetails::default()
-        };
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
-        Status::forbidden(resource, name, why).with_details(details)
+        Status::forbidden_with_cause(resource, name, why, cause)
     }
 
     fn check_deletion(attributes: &AdmissionAttributes<'_>) -> Result<(), Status> {

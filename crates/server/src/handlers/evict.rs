@@ -282,14 +282,7 @@ fn check_budget(budget: &Value) -> Result<i64, Status> {
             message: format!("The disruption budget {name} does not allow evicting pods currently: {detail}"),
             ..StatusCause::default()
         };
-        let details = StatusDetails {
-            name: name.to_owned(),
-            group: resource.group.clone(),
-            kind: resource.resource.clone(),
-            causes: vec![cause],
-            ..StatusDetails::default()
-        };
-        Err(Status::forbidden(&resource, name, why).with_details(details))
+        Err(Status::forbidden_with_cause(&resource, name, why, cause))
     };
     let allowed = number("disruptionsAllowed");
     if allowed < 0 {
