@@ -1,6 +1,7 @@
 //! Creates claims from templates for pods.
 
 use api::{Status, meta};
+use value::text::first_chars;
 use value::{Str, Value};
 
 use super::objects::{ResolvedClaim, UnresolvedClaim, is_owned_by_pod, resolve_claim};
@@ -149,6 +150,6 @@ pub(super) fn base_name(pod: &str, claim: &str) -> String {
     if whole.len() <= MAX_BASE {
         return whole;
     }
-    let cut = |name: &str| name.chars().take(name.len() * MAX_BASE / whole.len()).collect::<String>();
-    format!("{}-{}", cut(pod), cut(claim))
+    let share = |name: &str| name.len() * MAX_BASE / whole.len();
+    format!("{}-{}", first_chars(pod, share(pod)), first_chars(claim, share(claim)))
 }
