@@ -128,7 +128,7 @@ impl EtcdBackend {
         running.as_ref().map(read).ok_or_else(|| Unavailable("the store is closed".to_owned()))
     }
 
-    /// The current revision of the data in memory. Fails, and lets everything be loaded again, if that is not the data in etcd.
+    /// The current revision of etcd. Fails and starts to load everything again if etcd no longer has the data that is in memory.
     async fn current(&self) -> Result<u64, Unavailable> {
         let (current, feed) = self.running(|running| (running.current.clone(), running.feed.clone()))?;
         for _ in 0..MAX_READS {
@@ -141,8 +141,8 @@ impl EtcdBackend {
         Err(Unavailable("all objects are being loaded from etcd again".to_owned()))
     }
 
-    /// Fails, and lets everything be loaded again, if the answer is not that of the cluster in memory. False if memory was loaded again
-    /// since the request was sent: then it may be that of a cluster that was replaced.
+    /// Checks whether an answer belongs to the data in memory. Fails and starts to load everything again if the data in etcd was replaced.
+    /// False if everything was loaded again after the request was sent: the answer may belong to the replaced data.
     fn check_continuity(
         &self,
         expected: ExpectedLineage,

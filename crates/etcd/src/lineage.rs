@@ -86,8 +86,8 @@ impl Lineage {
         Continuity::Continued
     }
 
-    /// True if an answer shows an older term than an earlier answer did: the cluster was restored, or a member that has just begun an
-    /// election gave the earlier answer. In the latter case a later answer is not older.
+    /// True if an answer shows a lower raft term than an earlier one. Either the cluster was restored from a backup, or the earlier answer
+    /// came from a member that had just begun an election; then the terms of later answers soon reach it.
     pub(crate) fn has_older_term(&self, header: &ResponseHeader) -> bool {
         header.raft_term < self.lock().raft_term
     }

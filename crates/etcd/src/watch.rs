@@ -23,11 +23,12 @@ use crate::version::check_member;
 
 /// Interval of progress requests while a reader waits for a revision.
 const ASK_PROGRESS: Duration = Duration::from_millis(100);
-/// A member that does not confirm a watch in this time is given up.
+/// A member that does not confirm a watch within this time is not used for it; the next one is tried.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A watch that does not reach a revision, which etcd has, in this time is given up: its member may be partitioned from the others.
+/// A watch that does not reach a revision of etcd within this time is moved to the next member: its own may be partitioned from the others.
 const MAX_LAG: Duration = Duration::from_secs(5);
-/// How long etcd may show an older election than before: until an election that had begun is over. Then it was restored.
+/// How long etcd may show a lower raft term than before. A member that begins an election shows a higher term until the election is over;
+/// if the term is still lower after this time, etcd was restored from a backup.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(3);
 /// Delays between attempts to watch again: doubled from the first to the last.
 const FIRST_DELAY: Duration = Duration::from_millis(50);
@@ -57,7 +58,7 @@ pub(crate) struct WatchTask {
     /// Changes when the working set must be loaded again.
     pub(crate) reloads: watch::Receiver<u64>,
     pub(crate) state: watch::Sender<WatchState>,
-    /// After a watch was given up because it was behind: the revision at which the next one is not.
+    /// The revision that the watch must reach not to count as behind, after an earlier watch was given up for that reason.
     pub(crate) must_reach: u64,
 }
 

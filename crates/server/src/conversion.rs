@@ -293,8 +293,8 @@ impl Converter<'_> {
         objects.pop().ok_or_else(no_result)
     }
 
-    /// The stored form of a custom resource in a version other than the storage version, if the storage version has defaults, and whether
-    /// they have changed it; `None` otherwise.
+    /// The stored form of a custom resource that is in another version than the storage version, and whether defaults of the storage version
+    /// changed it. `None` for objects in the storage version and of built-in kinds, and if the storage version has no defaults.
     pub async fn with_stored_defaults(
         &self,
         object: &Working,

@@ -183,7 +183,8 @@ async fn may_any(state: &State, call: &Call, verbs: &[String], driver: &str) -> 
     Err(first.unwrap_or_default())
 }
 
-/// The verbs of which one is enough. For a service account on the node of the claim, `associated-node` is enough.
+/// The verbs on the driver, any of which permits the change: `arbitrary-node:VERB`, and for a service account on the node of the claim
+/// also `associated-node:VERB`.
 fn driver_verbs(call: &Call, verb: &str, claim: &Value) -> Vec<String> {
     let anywhere = format!("arbitrary-node:{verb}");
     if is_on_node_of(call, claim) {

@@ -70,7 +70,8 @@ impl SpaceQuota {
         }
     }
 
-    /// Reports whether a write fits that changes the live bytes from `live` to `after`.
+    /// True if a write that changes the live bytes from `live` to `after` fits. Raises the alarm if it does not fit and the store is nearly
+    /// full.
     pub(crate) fn admits(&self, priority: WritePriority, live: u64, after: u64) -> bool {
         if after <= live {
             return true;

@@ -52,8 +52,9 @@ pub struct Write {
     pub ttl: Option<Duration>,
 }
 
-/// A key that must be unchanged when the write of another key is decided ([`Store::commit_fenced`](crate::Store::commit_fenced)). Writing
-/// the key again so refuses every write that has this fence and that the backend has not executed, however late it arrives.
+/// A condition of a write on another key: that key must still have this revision when the backend executes the write
+/// ([`Store::commit_fenced`](crate::Store::commit_fenced)). After a change of that key, every write with this fence that has not been
+/// executed yet is refused, however late it arrives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
     pub key: Arc<str>,

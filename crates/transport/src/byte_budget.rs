@@ -1,11 +1,10 @@
-//! Limits the bytes held for clients at once, in total and per account: request bodies, and responses that
-//! clients have not read.
+//! Limits the bytes held for clients at once, in total and per account: request bodies, and responses that clients have not read.
 //!
-//! A body is charged as it arrives, for the bytes received and not for the declared length, until its request
-//! ends; what is decoded from it is freed by then too. Before it is read, it is charged for what the buffers of
-//! its connection can hold ([`Discarding::charge_buffers`](crate::discard::Discarding::charge_buffers)). A response is charged until its last byte is handed to
-//! the socket. Bytes that do not fit are refused at once (429) instead of waiting: waiting bodies would hold
-//! what they already have, and all of them could wait for each other.
+//! A body is charged as it arrives, for the bytes received and not for the declared length, until its request ends; the objects decoded
+//! from it are freed by then too. Before it is read, it is charged for the bytes that the buffers of its connection can hold
+//! ([`Discarding::charge_buffers`](crate::discard::Discarding::charge_buffers)). A response is charged until its last byte is handed to the
+//! socket. Bytes that do not fit are refused at once (429) instead of waiting: waiting bodies would hold the bytes that have arrived, and
+//! all of them could wait for each other.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -104,8 +103,8 @@ impl BudgetAccount {
         }
     }
 
-    /// How many of its long-running requests are ended only after those of other accounts: all of administrators and cluster components,
-    /// and those that a node needs.
+    /// The number of long-running requests of this account that are ended only after those of other accounts: all of them for
+    /// administrators and cluster components, as many as a kubelet needs for nodes, none for others.
     pub(crate) fn spared_requests(&self) -> SparedRequests {
         match self.rank {
             Rank::System if self.owner.starts_with(authn::names::NODE_PREFIX) => SparedRequests::NODE,
@@ -151,7 +150,7 @@ impl Rank {
             authn::names::ANONYMOUS => Rank::Anonymous,
             _ if account.is_some_and(|account| account.starts_with("kube-system:")) => Rank::System,
             _ if account.is_some() => Rank::ServiceAccount,
-            // Their tokens are handed to machines that are to join the cluster.
+            // Tokens of these users are handed to machines that are to join the cluster.
             name if name.starts_with(bootstrap_token::USER_PREFIX) => Rank::Ordinary,
             name if name.starts_with("system:") => Rank::System,
             _ => Rank::Ordinary,
@@ -265,8 +264,8 @@ impl ByteBudget {
         }
     }
 
-    /// Checks that `more` bytes fit. An account may hold up to 4/3 of what is then left for its rank, so each account that comes later finds room:
-    /// a user alone gets half of the budget, the next one 4/7 of the rest, and so on. Administrators have no such share.
+    /// Checks that `more` bytes fit. An account may hold up to 4/3 of the bytes that are then left for its rank, so each account that comes
+    /// later finds room: a user alone gets half of the budget, the next one 4/7 of the rest, and so on. Administrators have no such share.
     fn check(&self, held: &ChargedBytes, account: &BudgetAccount, more: u64) -> Result<(), Exceeded> {
         let room = self.room(held, account.rank);
         if more > room {

@@ -1,12 +1,12 @@
 //! Counts the long-running requests of each account, and ends the oldest ones of the account that has most when there are too many.
 //!
-//! Each takes memory, and its connection is busy for as long. One that holds more memory than most counts as several, in units. No account has a limit of its own, because the thousands of clients of a
-//! DaemonSet share a service account. Only requests that are authorized count. A watch that is ended is complete, as at its timeout, so
-//! clients start again.
+//! Each request takes memory, and its connection is busy as long as it runs. A request with large parameters counts as several *units*. No
+//! account has a limit of its own, because the thousands of clients of a DaemonSet share a service account. Only requests that are
+//! authorized count. A watch that is ended is complete, as at its timeout, so clients start again.
 //!
 //! A request that was asked to end counts until it is dropped. One that waits for its client is dropped after [`END_WITHIN`] on HTTP/2
-//! ([`crate::drain::stream_ends_with`]). An account is refused further requests while it has most of those that exist, and these are as
-//! many as the limit.
+//! ([`crate::drain::stream_ends_with`]). While the existing requests have as many units as the limit, the account that has most of them is
+//! refused further ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -29,9 +29,9 @@ const PER_CONNECTION: usize = 32;
 const WATCH_BYTES: u64 = 16 * 1024;
 /// Bytes of parameters for which a request counts as one more; an idle watch holds fewer.
 const UNIT: usize = 16 * 1024;
-/// The share of the memory that they may take.
+/// Long-running requests may take one part in this many of the memory.
 const MEMORY_SHARE: u64 = 8;
-/// The least limit, whatever the memory is.
+/// The limit is never lower, however small the memory is.
 const MIN_LIMIT: usize = 1000;
 /// How long a request that was asked to end may take, before its HTTP/2 stream is reset.
 pub const END_WITHIN: Duration = Duration::from_secs(5);
@@ -56,10 +56,11 @@ pub struct LongRunningRequests {
 #[derive(Debug, Default)]
 struct RunningTable {
     next: u64,
-    /// Units of all that exist, and of those of them that were not asked to end.
+    /// Units of all existing requests.
     total: usize,
+    /// Units of the requests that were not asked to end.
     continuing: usize,
-    /// Accounts without any have no entry.
+    /// Accounts without long-running requests have no entry.
     accounts: HashMap<Str, AccountRequests>,
 }
 
@@ -72,10 +73,11 @@ struct AccountRequests {
     requests: BTreeMap<u64, EndableRequest>,
     /// The units of all `requests`.
     continuing: usize,
-    /// The number of them on each connection.
+    /// The number of `requests` on each connection.
     connections: HashMap<u64, usize>,
-    /// Units of those that were asked to end and still exist, and their number.
+    /// Units of the requests that were asked to end and still exist.
     ending: usize,
+    /// The number of requests that were asked to end and still exist.
     ending_requests: usize,
 }
 
@@ -94,17 +96,17 @@ impl AccountRequests {
         self.requests.is_empty() && self.ending_requests == 0
     }
 
-    /// The units of all that exist, and up to which number they are spared.
+    /// The units of all existing requests, and the number up to which they are spared.
     fn existing(&self) -> (usize, usize) {
         (self.continuing + self.ending, self.spared.requests)
     }
 
-    /// The units of requests that were not asked to end, and up to which number they are spared.
+    /// The units of requests that were not asked to end, and the number up to which they are spared.
     fn continuing(&self) -> (usize, usize) {
         (self.continuing, self.spared.requests)
     }
 
-    /// The number of connections, and up to which number they are spared.
+    /// The number of connections, and the number up to which they are spared.
     fn connections(&self) -> (usize, usize) {
         (self.connections.len(), self.spared.connections)
     }
@@ -132,7 +134,7 @@ impl RunningTable {
         Some(request)
     }
 
-    /// Stops counting a request that does not exist any more.
+    /// Stops counting a request that has ended.
     fn remove(&mut self, account: &Str, id: u64, units: usize) {
         let was_ending = self.take(account, id).is_none();
         self.total = self.total.saturating_sub(units);
@@ -146,7 +148,7 @@ impl RunningTable {
         }
     }
 
-    /// Tells a request to end; the caller counts it.
+    /// Asks a request to end. Returns the number of requests asked: 0 if it was asked before.
     fn end(&mut self, account: &Str, id: u64) -> usize {
         let Some(request) = self.take(account, id) else { return 0 };
         if let Some(of_account) = self.accounts.get_mut(account) {
@@ -159,8 +161,8 @@ impl RunningTable {
         1
     }
 
-    /// The account that has most, of those that have any and are not spared if there are such. `sizes` returns what an account has, and up
-    /// to what it is spared.
+    /// The account with the largest size above zero; one that is spared only if all others are, too. `sizes` returns the size of an account,
+    /// and the size up to which it is spared.
     fn largest(&self, sizes: impl Fn(&AccountRequests) -> (usize, usize)) -> Option<Str> {
         let sizes = self.accounts.iter().map(|(account, requests)| (account, sizes(requests)));
         let some = sizes.filter(|(_, (size, _))| *size > 0);

@@ -21,7 +21,7 @@ pub struct MatchCriteria {
     everything: bool,
 }
 
-/// The resource as which a request matched: the requested one, or the equivalent one that a rule names.
+/// The matched resource: the requested one, or the equivalent one that a rule names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchedResource {
     pub resource: GroupResource,
@@ -65,8 +65,8 @@ impl MatchCriteria {
         if self.rules.is_empty() && self.everything { None } else { Some(&self.rules) }
     }
 
-    /// Returns the resource as which the request matched; `None` if it did not match. Errors (an invalid
-    /// selector, a missing namespace) count only if everything else matches.
+    /// Returns the matched resource; `None` if the request does not match. Errors (an invalid selector, a
+    /// missing namespace) count only if everything else matches.
     pub fn matches<'m>(
         &self,
         context: &'m RequestContext<'_>,

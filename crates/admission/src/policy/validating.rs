@@ -222,8 +222,7 @@ impl PolicyValidator<'_> {
     }
 }
 
-/// The policies whose constraints match, in order. Adds the resources as which the request matched to
-/// `matches`.
+/// The policies whose constraints match, in order. Adds the matched resources to `matches`, each once.
 fn matched_policies<'a>(
     snapshot: &'a PolicySnapshot<ValidatingPolicy>,
     context: &RequestContext<'_>,

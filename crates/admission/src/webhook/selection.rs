@@ -18,8 +18,8 @@ pub(super) struct WebhookSelector<'a> {
 }
 
 impl WebhookSelector<'_> {
-    /// The resource as which the request matched the webhook; `None` if the webhook is not called. On a match
-    /// both objects have been converted to its version.
+    /// Returns the matched resource; `None` if the webhook is not called. On a match, both objects have been
+    /// converted to the version of that resource.
     pub(super) async fn select(
         &self,
         webhook: &Webhook,

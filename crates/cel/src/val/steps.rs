@@ -31,7 +31,7 @@ pub struct ValueMemory {
 }
 
 impl ValueMemory {
-    /// Counts the values of an evaluation that ended, because its result is kept.
+    /// Counts `bytes` of values that the caller holds after the evaluation that created them has ended.
     pub fn retain(&self, bytes: u64) {
         self.add(bytes);
     }
@@ -128,7 +128,7 @@ impl<'a> Steps<'a> {
 }
 
 impl Drop for Steps<'_> {
-    /// Ends counting in the shared memory. The caller counts a result that it keeps with [`ValueMemory::retain`].
+    /// Subtracts the values of this evaluation from the shared memory. A caller that holds the result counts it with [`ValueMemory::retain`].
     fn drop(&mut self) {
         if let Some(memory) = self.memory {
             memory.subtract(self.created.get());

@@ -11,10 +11,10 @@ use value::Value;
 use super::item::{MigrationItem, ServerLease};
 use super::{MigrateError, now};
 
-/// A server renews its Lease every 10 seconds, so one that has not for this long does not run.
+/// A server whose Lease was not renewed for this long has stopped: servers renew their Leases every 10 seconds.
 const RENEWED: Duration = Duration::from_secs(25);
 
-/// Fails if one of these keys, which a server refreshes as long as it runs, has not expired.
+/// Fails if one of these keys has not expired: a server refreshes them as long as it runs.
 pub(super) async fn check_leases(keys: &EtcdKeys, leases: &[ServerLease]) -> Result<(), MigrateError> {
     for ServerLease { key, lease } in leases {
         if *lease != 0

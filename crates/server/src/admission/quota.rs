@@ -333,13 +333,14 @@ impl ResourceQuotaPlugin {
 /// When the objects of a quota are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CountPhase {
-    /// While writes continue. The result is outdated; only the usage of the objects is of use. Small counts do not need it.
+    /// Before the final count, while writes continue. The final count reuses the usage of each object; the status is discarded, because it
+    /// is outdated. Skipped if little is to be decoded.
     Ahead,
     /// While no write is in flight.
     Final,
 }
 
-/// Decodes what is to be counted before writes have to wait, if it is much.
+/// Decodes the objects that are to be counted if they are many bytes, so that writes wait a shorter time for the final count.
 async fn count_ahead(server: &Arc<State>, quota: &Arc<Value>) -> Result<CountedUsage, Status> {
     Ok(count(server, quota, CountedUsage::default(), CountPhase::Ahead).await?.1)
 }

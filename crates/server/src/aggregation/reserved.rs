@@ -1,7 +1,7 @@
 //! The group versions that no APIService can give to another server: those that this server serves with built-in resources.
 //!
-//! kube-apiserver lets an APIService take over such a group version. Then whoever may write APIServices receives all requests for it, with
-//! their objects (Secrets, for `v1.`) and the headers that name the caller.
+//! kube-apiserver lets an APIService take over such a group version. A user who may write APIServices can then direct all requests for it to
+//! a server of their own, with their objects (Secrets, for `v1.`) and the headers that name the caller.
 
 use api::{FieldError, GroupVersion};
 use catalog::ServedResource;

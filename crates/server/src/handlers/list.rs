@@ -57,7 +57,8 @@ pub fn chunks(mut rest: &[Arc<StoredEntry>]) -> impl Iterator<Item = &[Arc<Store
     })
 }
 
-/// The first entries of a list whose matching is about [`LARGE`] bytes of work, but at most [`CHUNK`], and that work.
+/// The number of entries to match next, and their [`matching_work`]: up to the entry at which the work exceeds [`LARGE`], and at most
+/// [`CHUNK`] entries.
 fn next_chunk(selection: &Selection, entries: &[Arc<StoredEntry>]) -> (usize, usize) {
     let mut work = 0_usize;
     for (at, entry) in entries.iter().take(CHUNK).enumerate() {

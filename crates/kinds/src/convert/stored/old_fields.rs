@@ -217,8 +217,8 @@ pub(in crate::convert) fn missing_parameters_deny(binding: &mut Value) {
     }
 }
 
-/// Usages, signer and the status of conditions had defaults. The default signer of kubelets' requests differs, but no such request is
-/// still stored: requests are deleted after at most a day.
+/// Sets the defaults that v1beta1 had for usages, signer and the status of conditions. Requests of kubelets had another default signer;
+/// it is not restored, because requests are deleted after a day at most, so that none is still stored.
 pub(super) fn old_certificate_request(request: &mut Value) {
     if request.at(&["spec", "usages"]).is_none() {
         let usages = ["digital signature", "key encipherment"].map(Value::from);

@@ -10,7 +10,7 @@ use super::mounts::Volumes;
 use super::options::PodValidationOptions;
 use super::{projected, volume_sources};
 
-/// Data that source validation needs besides the source.
+/// Arguments of a [`SourceRule`] besides the source of the volume.
 pub(in crate::validation) struct Volume<'a> {
     name: &'a str,
     /// Name of the pod; empty for templates.
