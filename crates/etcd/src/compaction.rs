@@ -13,7 +13,7 @@ use crate::messages::{Compare, PutRequest, RangeRequest, Request, Response, TxnR
 
 const ROUND_KEY: &[u8] = b"compact_rev_key";
 
-/// One server's knowledge of the rounds.
+/// The last round that this server has seen.
 #[derive(Debug, Default)]
 struct CompactionRound {
     /// The version of the key when this server last saw it.

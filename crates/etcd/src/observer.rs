@@ -21,7 +21,7 @@ pub trait EtcdObserver: Send + Sync + 'static {
     /// The watch has received a progress notification.
     fn bookmark(&self);
 
-    /// A lease gets no further keys; `keys` writes have used it.
+    /// Called when a lease gets no further keys; `keys` is the number of writes that have used it.
     fn lease(&self, keys: u32);
 }
 

@@ -92,7 +92,7 @@ fn is_temporary(status: &GrpcStatus) -> bool {
     )
 }
 
-/// The wait for a cluster that is not available.
+/// Waits at the start for a cluster that is not available, and logs the reason from time to time.
 struct Wait {
     begin: Instant,
     next_report: Instant,

@@ -25,7 +25,7 @@ fn supports_consistent_reads(version: (u32, u32, u32)) -> bool {
     }
 }
 
-/// How long one member may take to say its version. Others are asked at the same time.
+/// How long one member may take to report its version. All members are asked at the same time.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The cluster cannot be used.

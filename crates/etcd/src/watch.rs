@@ -241,8 +241,8 @@ impl WatchTask {
         }
     }
 
-    /// Gives up a watch that has not reached a revision, which etcd has, for too long. Called at least once per `ASK_PROGRESS` while a
-    /// revision is missing.
+    /// Ends a watch that has not reached a revision of etcd within [`MAX_LAG`]. Called at least once per `ASK_PROGRESS` while a revision is
+    /// missing.
     fn stalled(&mut self, missing: &mut Option<MissingRevision>) -> Option<WatchEnd> {
         let (fed, wanted) = (self.feed.revision(), *self.wanted.borrow());
         if missing.is_some_and(|missing| missing.revision <= fed) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub enum OfflineError {
     #[error("there is no store in `{0}`: name the directory that the server is given with --data-dir")]
     Missing(PathBuf),
-    /// For example because a running server has locked it.
+    /// The store could not be opened, for example because a running server has locked it.
     #[error(transparent)]
     Open(#[from] storage::OpenError),
     #[error(

@@ -22,7 +22,7 @@ pub struct Body {
     is_after_line: bool,
     /// Account charged for parts that are produced while the response is sent.
     payer: Option<Payer>,
-    /// Set for a long-running response, which may have to end early.
+    /// Set for a long-running response, which the server may end early.
     running: Option<(LongRunningRequest, EarlyEnd)>,
     /// Dropped with the body: the end of a long-running response is a separate audit event.
     _end: Option<RecordCloser>,
@@ -58,14 +58,14 @@ pub enum ForwardedPart {
     End,
 }
 
-/// How a long-running response ends that must end early.
+/// How to end a long-running response early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EarlyEnd {
     /// As a complete response, because each part of it is: a watch of this server.
     Complete,
     /// As a complete response at the end of a line: a watch of another server, whose events are lines.
     AfterLine,
-    /// With [`TruncatedBody`], so that the client does not take a part of a response for all of it.
+    /// As a failed response ([`TruncatedBody`]), so that the client notices that the rest is missing.
     Cut,
 }
 

@@ -30,7 +30,7 @@ pub(crate) use progress::{PostStartHook, Progress};
 const NAMESPACES: &[&str] =
     &[namespaces::DEFAULT, namespaces::SYSTEM, namespaces::PUBLIC, namespaces::NODE_LEASE];
 
-/// Maximum delay of the next step while the first attempts of a step are still pending.
+/// A step begins when every object of the step before was attempted once, or after this time.
 const STEP: Duration = Duration::from_secs(2);
 
 /// The pause after a failed write.

@@ -111,7 +111,7 @@ pub enum RequestBody {
     Incoming(Box<IncomingBody>),
     /// In memory: the request comes from inside this process.
     Here(Bytes),
-    /// In memory, and only another server may answer the request.
+    /// In memory: the request comes from inside this process, and only an aggregated API server may answer it.
     Elsewhere(Bytes),
     /// Already read or taken.
     Done,
@@ -274,7 +274,7 @@ impl Call {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Derived from how the request arrived; see [`AnsweredBy`].
+    /// The servers that may answer the request, by how it arrived.
     pub fn answered_by(&self) -> AnsweredBy {
         match self.body {
             RequestBody::Incoming(_) => AnsweredBy::AnyServer,

@@ -136,7 +136,7 @@ impl<'s> BaseEntry<'s> {
         BaseEntry { store, key, entry: store.get(key), is_current: !store.is_shared() }
     }
 
-    /// Begins with the newest entry: for a change that nothing verifies later, such as a dry run.
+    /// Begins with the newest entry: for a change whose base the store does not verify, such as that of a dry run.
     pub(crate) async fn newest(store: &'s Store, key: &'s str) -> Result<BaseEntry<'s>, Status> {
         Ok(BaseEntry { entry: entry(store, key).await?, store, key, is_current: true })
     }
@@ -154,7 +154,8 @@ impl<'s> BaseEntry<'s> {
         self.entry.clone()
     }
 
-    /// Takes the newest entry if this may be an older one; true if it is another, so that the change must be decided again.
+    /// Replaces the entry by the newest one unless it is known to be the newest. True if that is another entry: then the change must be
+    /// decided again.
     pub(crate) async fn has_changed(&mut self) -> Result<bool, Status> {
         if self.is_current {
             return Ok(false);

@@ -16,8 +16,9 @@ pub(crate) struct EtcdCluster {
     pub(crate) prefixes: Vec<String>,
 }
 
-/// Keys that are not objects of the API, with the name in the core group that moves them. kube-apiserver keeps the allocated node ports
-/// beside the Services; overrides of `servicenodeportallocations` and `serviceipallocations` have no effect there.
+/// Keys that are not objects of the API, each after the resource of the core group whose override also moves the keys. As in
+/// kube-apiserver, the override of `services` moves the allocated node ports, and overrides of `servicenodeportallocations` and
+/// `serviceipallocations` have no effect.
 const INTERNAL: [(&str, &str); 3] = [
     ("apiServerIPInfo", keys::MASTER_LEASES),
     ("apiServerPeerIPInfo", keys::PEER_LEASES),

@@ -56,7 +56,7 @@ impl std::fmt::Debug for FlowControl {
 
 /// State that requests need until they release their seats.
 struct FlowControlShared {
-    /// All durations passed to `flowcontrol` are relative to this.
+    /// The start of the clock for `flowcontrol`: all times passed to it are durations since then.
     epoch: Instant,
     /// `--request-timeout`: determines the queue wait of requests without a deadline.
     request_timeout: Duration,

@@ -107,7 +107,7 @@ impl ServedVersions for OnlyVersion {
     }
 }
 
-/// A tracked update, besides the new object.
+/// Arguments of [`track`] that concern the write and not its new object.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackedUpdate<'a> {
     /// The stored object; `None` for a create.

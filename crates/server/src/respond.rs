@@ -181,8 +181,8 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     response
 }
 
-/// Checks that the client accepts a form in which this write can be answered. Runs before the write, because a refused write must not have
-/// happened.
+/// Checks that the client accepts a form in which this write can be answered. Runs before the write, so that a request that is refused
+/// with 406 has changed nothing.
 pub fn can_answer(call: &Call, kind: &ServedResource, verb: Verb) -> Result<(), Status> {
     let accepted = negotiate::accept(&call.headers, &call.query, forms(call, kind))?;
     match (accepted.form, verb) {

@@ -34,7 +34,7 @@ pub(crate) use serving::MAX_UNDER_WAY;
 pub use serving::Serving;
 pub use storage::Storage;
 
-/// How long the answer to a stored write waits until requests are decided by it.
+/// How long the answer to a stored write waits for the informers to apply the write, so that the next request is decided by it.
 const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The subsystems of a running server. Each is built once, in [`start`](crate::start()), and every request is served from them.

@@ -103,8 +103,8 @@ impl Tokens {
 /// Looks up the objects that tokens are bound to in the store.
 pub struct StoredObjects {
     store: Store,
-    /// Reads every object as other servers have written it, even one that memory has. Like kube-apiserver, tokens are issued for such
-    /// objects, and verified with those in memory.
+    /// Reads every object from the backend, even one that memory has. As in kube-apiserver, tokens are issued with objects from the backend
+    /// and verified with objects in memory.
     is_newest: bool,
     /// Name, UID and deletion timestamp of large objects, by their storage key. They expire only when the entry changes.
     identities: TtlCache<Arc<str>, (EntryIdentity, Arc<Value>), u8>,

@@ -251,9 +251,9 @@ impl Store {
         self.decide(write, Vec::new()).await
     }
 
-    /// Like [`Store::commit`], but fails with [`CommitError::Fenced`] if the key of a fence is no longer as the fence says. Memory
-    /// of an exclusive backend has the change of that key then. Keys of different clusters cannot be compared in one step: then the fence has
-    /// no effect.
+    /// Like [`Store::commit`], but fails with [`CommitError::Fenced`] if the key of a fence no longer has the revision of the fence. With an
+    /// exclusive backend, memory has the change of that key when this fails. A fence on a key in another cluster has no effect, because keys
+    /// of different clusters cannot be compared in one step.
     pub async fn commit_fenced(
         &self,
         write: Write,

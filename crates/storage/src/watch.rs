@@ -1,8 +1,8 @@
-//! Watches: wakes the watchers whose scope an event is in.
+//! Watches: an event wakes the watchers whose scope covers its key.
 //!
-//! The history is every watcher's buffer. An event wakes only the watchers whose scope covers its key and records the
-//! revision to read from; each watcher then reads at its own pace. A watcher so slow that the history has moved past it
-//! is ended.
+//! Watchers have no buffers of their own: they share the history. Waking a watcher records the revision from which it
+//! has to read; it then reads the history at its own pace. A watcher is ended when the history no longer has the events
+//! that it has not read.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -108,7 +108,7 @@ pub struct ConnectionState {
     is_upgraded: AtomicBool,
     /// End of the last request, in milliseconds since the server started.
     last_busy: AtomicU64,
-    /// When its long-running requests were ended to free it, in milliseconds since the server started; 0 if they were not.
+    /// When the long-running requests of the connection were ended to free it, in milliseconds since the server started; 0 if they were not.
     ended_at: AtomicU64,
     close: AtomicU8,
     changed: Notify,

@@ -1,5 +1,5 @@
 //! The header `Host` of HTTP/1 requests, by the rules and with the answers of Go's `net/http` server, which kube-apiserver uses. A proxy
-//! and this server could otherwise read two hosts from one request. Go applies none of them to HTTP/2, where `:authority` is the host.
+//! and this server could otherwise read two hosts from one request. Go applies none of these rules to HTTP/2, where `:authority` is the host.
 
 use http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use http::{Method, Response, StatusCode, Version};

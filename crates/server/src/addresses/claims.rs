@@ -28,7 +28,7 @@ pub struct AddressClaims(Option<OpenClaims>);
 pub(super) struct OpenClaims {
     pub(super) allocations: Arc<Allocations>,
     pub(super) service: ServiceRef,
-    /// Before the first allocation.
+    /// A time before the first of these addresses and ports was allocated.
     pub(super) since: TimeMark,
     pub(super) addresses: Vec<ClaimedAddress>,
     pub(super) ports: Vec<i64>,

@@ -64,11 +64,11 @@ pub(crate) struct ResourceQuotaPlugin {
     /// The resources that may be used only where a quota covers them (`limitedResources`).
     limited: Vec<LimitedResource>,
     namespaces: Mutex<HashMap<Str, Arc<Namespace>>>,
-    /// When memory was known to have all quotas.
+    /// The last time at which memory was known to have every change of quotas.
     recent: RecentCatchUp,
 }
 
-/// The quotas of a namespace, as all servers have written them up to a time.
+/// The quotas of a namespace, with every change that any server has made up to the time `at`.
 struct KnownQuotas {
     quotas: Vec<Arc<Value>>,
     at: TimeMark,

@@ -73,7 +73,7 @@ fn refuse_readable(state: &State, call: &Call, kind: &ServedResource, name: &str
     Status::conflict(&kind.resource, name, why)
 }
 
-/// Deletes all matching objects one by one and answers with their list. A limit applies to both.
+/// Deletes all matching objects one by one and answers with their list. With `limit`, deletes and lists only one page.
 pub async fn collection(
     state: &State,
     call: &mut Call,

@@ -44,7 +44,7 @@ impl ClusterProbes {
         self.names().zip([&self.live, &self.ready])
     }
 
-    /// Reads etcd for one check, or without a name for all checks of a page.
+    /// Reads etcd for one check, or for all checks of a page if `check` is empty.
     pub(super) async fn run(&self, page: &str, check: &str) {
         for (index, (name, probe)) in self.probes().enumerate() {
             if check == name || (check.is_empty() && (index == 0 || page == "readyz")) {

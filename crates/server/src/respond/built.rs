@@ -84,13 +84,15 @@ pub struct ListWriter {
 
 enum WriterState {
     Empty,
-    /// Some items of a list as JSON are written; these bytes follow the last one.
+    /// At least one item of a JSON list is written.
     Json {
+        /// The bytes that follow the last item.
         foot: Vec<u8>,
         of_items: &'static KeyOrder,
     },
-    /// Some items of a list as YAML are written; these fields follow the last one.
+    /// At least one item of a YAML list is written.
     Yaml {
+        /// The fields that follow the last item.
         foot: Map,
     },
 }

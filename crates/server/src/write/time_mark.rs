@@ -1,4 +1,4 @@
-//! [`TimeMark`]: how long ago something happened that a write depends on.
+//! [`TimeMark`]: measures the age of data that a write depends on.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ impl TimeMark {
         TimeMark { monotonic: Instant::now(), wall: SystemTime::now() }
     }
 
-    /// The time since then by the clock that says more.
+    /// The time that has passed: the longer one of the times of both clocks.
     pub(crate) fn elapsed(&self) -> Duration {
         self.monotonic.elapsed().max(self.wall.elapsed().unwrap_or_default())
     }

@@ -23,7 +23,7 @@ use crate::write;
 /// because revisions are not used twice.
 const LIFETIME: Duration = Duration::from_hours(24);
 
-/// The fence of a namespace as memory has it; it is created if memory has none. An older state only lets more writes be refused.
+/// The fence of a namespace from memory; it is created if memory has none. If memory is behind, a write may be refused that need not be.
 pub(super) async fn current(store: &Store, namespace: &str) -> Result<WriteFence, Status> {
     let key = key_of(namespace)?;
     let revision = match store.get(key.as_str()) {
@@ -38,7 +38,7 @@ pub(super) async fn current(store: &Store, namespace: &str) -> Result<WriteFence
     Ok(WriteFence { key: key.as_str().into(), revision })
 }
 
-/// Refuses all writes that have read the fence before, unless they are stored when this returns.
+/// Changes the fence: from then on, writes that read it before are refused. Those that were stored earlier can be counted when this returns.
 pub(super) async fn advance(store: &Store, namespace: &str) -> Result<(), Status> {
     let key = key_of(namespace)?;
     put(store, &key, Expect::Any).await.map(drop).map_err(|error| failed(&error))

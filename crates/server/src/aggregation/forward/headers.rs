@@ -35,9 +35,9 @@ const OURS: &[&str] = &[
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The start of names with which authenticating proxies tell servers behind them who the client is. Aggregated servers learn that from
-/// `X-Remote-*` and nothing else, and only this server writes those. So a client's header of these names has no use, and a server
-/// that was written for such a proxy would take it as an identity.
+/// Prefixes of the headers in which authenticating proxies pass the identity of the client to the servers behind them. Aggregated API
+/// servers must take the identity only from `X-Remote-*`, which only this server writes. A client's headers with these prefixes are
+/// removed, because a server that was written for such a proxy would take them as an identity.
 const PROXY_IDENTITY_PREFIXES: &[&str] = &[
     "remote-",
     "x-remote-",
