@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::registered;
 use super::requests::{LoadConnections, LoadLimit};
-use crate::server::resident_kib;
+use crate::server::{cpu_time, resident_kib};
 use crate::webhook::{ReviewReply, ServingCertificate, WebhookServer};
 use crate::{Problem, Result};
 
@@ -35,10 +35,10 @@ pub struct MeasuredServer {
     pub time: Duration,
 }
 
-/// Name and figure, in the order measured. Rates are per second, times in milliseconds, memory in MB.
+/// Name and figure, in the order measured. Rates are per second, memory is in MB; names say the unit of times.
 pub type Figures = Vec<(&'static str, Option<f64>)>;
 
-/// Measures one server in a namespace that it creates.
+/// Measures one server in a namespace that it creates. Of the most important requests it also measures the CPU time.
 pub async fn run(subject: &MeasuredServer) -> Result<Figures> {
     let wires = LoadConnections::connect(&subject.url, &subject.tls, subject.token.as_deref()).await?;
     let mut figures: Figures = vec![
@@ -65,28 +65,60 @@ pub async fn run(subject: &MeasuredServer) -> Result<Figures> {
         }
     };
     let read = |path: String| move |_: u64| (Method::GET, path.clone(), Bytes::new());
+    let time = LoadLimit::Time(subject.time);
 
-    let rate = wires.flood(LoadLimit::Count(3000), create(0)).await?;
-    figures.push(("create ConfigMap, durable /s", Some(rate.per_second)));
-    let rate = wires.flood(LoadLimit::Time(subject.time), read(format!("{maps}/m000042"))).await?;
-    figures.push(("get /s", Some(rate.per_second)));
-    let rate = wires.flood(LoadLimit::Time(subject.time), read(maps.clone())).await?;
-    figures.push(("list 3,000 /s", Some(rate.per_second)));
-    wires.flood(LoadLimit::Count(7000), create(3000)).await?;
-    let rate = wires.flood(LoadLimit::Time(subject.time), read(maps.clone())).await?;
-    figures.push(("list 10,000 /s", Some(rate.per_second)));
-    let rate = wires.flood(LoadLimit::Time(subject.time), read(format!("{maps}?limit=500"))).await?;
-    figures.push(("list 500 of 10,000 /s", Some(rate.per_second)));
-    figures.push(("memory after 10,000, MB", memory(&subject.pids)));
+    let rate = subject.flood(&wires, LoadLimit::Count(3000), create(0)).await?;
+    figures.extend(rate.named("create ConfigMap, durable /s", "  CPU time, µs"));
+    let rate = subject.flood(&wires, time, read(format!("{maps}/m000042"))).await?;
+    figures.extend(rate.named("get /s", "  CPU time of a get, µs"));
+    let rate = subject.flood(&wires, time, read(maps.clone())).await?;
+    figures.extend(rate.named("list 3,000 /s", "  CPU time of a list of 3,000, µs"));
+    wires.flood(LoadLimit::Count(10_000), create(3000)).await?;
+    let rate = subject.flood(&wires, time, read(maps.clone())).await?;
+    figures.extend(rate.named("list 13,000 /s", "  CPU time of a list of 13,000, µs"));
+    let rate = subject.flood(&wires, time, read(format!("{maps}?limit=500"))).await?;
+    figures.extend(rate.named("list 500 of 13,000 /s", "  CPU time of a list of 500, µs"));
+    figures.push(("memory after 13,000, MB", memory(&subject.pids)));
 
-    let rate = wires.flood(LoadLimit::Time(subject.time), dry_run_pod(&namespace)).await?;
-    figures.push(("create Pod, dry run /s", Some(rate.per_second)));
-    let rate = wires.flood(LoadLimit::Time(subject.time), access_review(&namespace)).await?;
-    figures.push(("SubjectAccessReview /s", Some(rate.per_second)));
+    let rate = subject.flood(&wires, time, dry_run_pod(&namespace)).await?;
+    figures.extend(rate.named("create Pod, dry run /s", "  CPU time of a dry run, µs"));
+    let rate = subject.flood(&wires, time, access_review(&namespace)).await?;
+    figures.extend(rate.named("SubjectAccessReview /s", "  CPU time of a review, µs"));
     figures.push(("watch fan-out, events /s", Some(fan_out(&wires, &namespace).await?)));
     figures.push(("memory at the end, MB", memory(&subject.pids)));
     figures.extend(registered::run(subject, &wires, &namespace).await?);
     Ok(figures)
+}
+
+/// The rate of requests, and the CPU time of the server for each, in microseconds.
+struct MeasuredRate {
+    per_second: f64,
+    cpu: Option<f64>,
+}
+
+impl MeasuredRate {
+    fn named(self, rate: &'static str, cpu: &'static str) -> Figures {
+        vec![(rate, Some(self.per_second)), (cpu, self.cpu)]
+    }
+}
+
+impl MeasuredServer {
+    /// Like [`LoadConnections::flood`], with the CPU time of all processes of the server.
+    async fn flood(
+        &self,
+        wires: &LoadConnections,
+        until: LoadLimit,
+        make: impl Fn(u64) -> (Method, String, Bytes) + Clone + Send + 'static,
+    ) -> Result<MeasuredRate> {
+        let used = || self.pids.iter().map(|pid| cpu_time(*pid)).sum::<Option<Duration>>();
+        let before = used();
+        let rate = wires.flood(until, make).await?;
+        #[expect(clippy::cast_precision_loss, reason = "an average")]
+        let requests = rate.requests.max(1) as f64;
+        let used = used().zip(before).filter(|_| !self.pids.is_empty());
+        let cpu = used.map(|(after, before)| after.saturating_sub(before).as_secs_f64() * 1e6 / requests);
+        Ok(MeasuredRate { per_second: rate.per_second, cpu })
+    }
 }
 
 /// Dry runs per second that call one webhook each. The first request, which opens connections and requests tokens, is not

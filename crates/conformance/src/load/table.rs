@@ -5,7 +5,7 @@ use super::Figures;
 /// Prints the figures of the built binary and of a reference, with their ratio. A ratio above 1 means that the built binary is
 /// better.
 pub fn print(own: &Figures, reference: Option<&Figures>) {
-    println!("{:<30} {:>12} {:>12} {:>8}", "work", "portcullis", "reference", "ratio");
+    println!("{:<36} {:>12} {:>12} {:>8}", "work", "portcullis", "reference", "ratio");
     for (name, figure) in own {
         let other =
             reference.and_then(|figures| figures.iter().find(|(own, _)| own == name)).and_then(|(_, f)| *f);
@@ -14,7 +14,7 @@ pub fn print(own: &Figures, reference: Option<&Figures>) {
             (Some(figure), Some(other)) => Some(other / figure),
             _ => None,
         };
-        println!("{name:<30} {:>12} {:>12} {:>8}", shown(*figure, ""), shown(other, ""), shown(ratio, "x"));
+        println!("{name:<36} {:>12} {:>12} {:>8}", shown(*figure, ""), shown(other, ""), shown(ratio, "x"));
     }
 }
 
