@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::client::{Client, Credentials, Trust};
 use crate::compare::differences;
+use crate::etcd_process::EtcdProcess;
 use crate::replay::replay;
 use crate::script::{self, AdmissionSetup, Observed, Script};
 use crate::server::{ADMIN_TOKEN, Server};
@@ -60,14 +61,16 @@ fn reference() -> Result<Option<Client>> {
     Client::new(&url, Trust::Anything, Credentials::Token(token)).map(Some)
 }
 
-/// Replays one script against a server of its own and compares with the recorded answers.
+/// Replays one script against a server of its own, with the embedded store or on `etcd`, and compares with the recorded answers.
 ///
 /// If `PORTCULLIS_SCORE` names a file, a line `PASSED of TOTAL SCRIPT` is appended to it.
-pub async fn run_one(script: Script) -> Result<Score> {
-    let server = start(script.admission).await?;
+pub async fn run_one(script: Script, etcd: Option<&EtcdProcess>) -> Result<Score> {
+    let store = etcd.map(|etcd| format!("--etcd-servers={}", etcd.url));
+    let server = start(script.admission, store.as_deref()).await?;
     let score = run_against(&server.client()?, None, &script).await?;
     if let Some(path) = env::var_os("PORTCULLIS_SCORE") {
-        let line = format!("{} of {} {}\n", score.passed, score.total, script.name);
+        let store = if etcd.is_some() { " on etcd" } else { "" };
+        let line = format!("{} of {} {}{store}\n", score.passed, score.total, script.name);
         let mut file = OpenOptions::new().create(true).append(true).open(path);
         let written = file.as_mut().map_err(|e| Problem::at("cannot open the score file", e))?;
         written.write_all(line.as_bytes()).map_err(|e| Problem::at("cannot write the score file", e))?;
@@ -80,7 +83,8 @@ pub async fn run_one(script: Script) -> Result<Score> {
 pub async fn run() -> Result<Score> {
     let reference = reference()?;
     let scripts = selected(reference.is_some())?;
-    let (bare, full) = (start(AdmissionSetup::Bare).await?, start(AdmissionSetup::Default).await?);
+    let (bare, full) =
+        (start(AdmissionSetup::Bare, None).await?, start(AdmissionSetup::Default, None).await?);
     let mut runs = JoinSet::new();
     for script in scripts {
         let server = if script.admission == AdmissionSetup::Default { &full } else { &bare };
@@ -99,13 +103,14 @@ pub async fn run() -> Result<Score> {
     Ok(whole)
 }
 
-async fn start(admission: AdmissionSetup) -> Result<Server> {
-    match admission {
-        AdmissionSetup::Default => Server::serve(&[]).await,
-        AdmissionSetup::Bare => {
-            Server::serve(&[&format!("--disable-admission-plugins={}", BARE.join(","))]).await
-        }
-    }
+/// Starts a server; `store` is the flag that chooses another store than the embedded one.
+async fn start(admission: AdmissionSetup, store: Option<&str>) -> Result<Server> {
+    let disabled = match admission {
+        AdmissionSetup::Default => None,
+        AdmissionSetup::Bare => Some(format!("--disable-admission-plugins={}", BARE.join(","))),
+    };
+    let flags: Vec<&str> = disabled.as_deref().into_iter().chain(store).collect();
+    Server::serve(&flags).await
 }
 
 async fn run_against(client: &Client, reference: Option<&Client>, script: &Script) -> Result<Score> {

@@ -1,14 +1,14 @@
 //! Every request script gets the answers that were recorded from a real kube-apiserver.
 //!
 //! Each script has one line in [`scripts!`] with its exact number of steps, so that a lost step fails. A script without a line
-//! fails `every_script_has_a_test`.
+//! fails `every_script_has_a_test`. Each script runs with the embedded store and on etcd.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 
-use conformance::{script, suite};
+use conformance::{EtcdProcess, script, suite};
 
-/// Makes one test per script and the list of their names.
+/// Makes two tests per script and the list of their names.
 macro_rules! scripts {
     ($($test:ident $name:literal $steps:literal)*) => {
         const NAMES: &[&str] = &[$($name),*];
@@ -17,7 +17,16 @@ macro_rules! scripts {
             $(
                 #[tokio::test(flavor = "multi_thread")]
                 async fn $test() {
-                    super::check($name, $steps).await;
+                    super::check($name, $steps, None).await;
+                }
+            )*
+        }
+
+        mod answers_on_etcd_equal_kube_apiserver {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $test() {
+                    super::check_on_etcd($name, $steps).await;
                 }
             )*
         }
@@ -65,13 +74,19 @@ scripts! {
 }
 
 /// Replays one script against a server of its own. `steps` counts the steps of every round of the script.
-async fn check(name: &str, steps: usize) {
+async fn check(name: &str, steps: usize, etcd: Option<&EtcdProcess>) {
     let script = script::load(name).unwrap();
     assert_eq!(script.step_count(), steps, "`{name}.yaml` has another number of steps than its test says");
-    let score = suite::run_one(script).await.unwrap();
+    let score = suite::run_one(script, etcd).await.unwrap();
     print!("{}", score.report);
     assert_eq!(score.total, steps, "`{name}.expected.json` has another number of answers");
     assert_eq!(score.passed, steps, "steps of `{name}.yaml` got another answer; see the differences above");
+}
+
+/// Does nothing where the tests with etcd are left out.
+async fn check_on_etcd(name: &str, steps: usize) {
+    let Some(etcd) = EtcdProcess::start().await.unwrap() else { return };
+    check(name, steps, Some(&etcd)).await;
 }
 
 #[test]
