@@ -188,12 +188,13 @@ pub(crate) fn duration(flag: &str, text: &str) -> Result<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
     use std::time::Duration;
 
     use clap::Parser as _;
     use server::config::StorageConfig;
 
-    use super::{EtcdArgs, parse_overrides};
+    use super::{EtcdArgs, media_type, parse_overrides};
 
     #[derive(clap::Parser)]
     struct OnlyEtcd {
@@ -232,6 +233,54 @@ mod tests {
         assert_eq!(applied(&["--etcd-count-metric-poll-period=0"]), (false, true, minute));
         assert_eq!(applied(&["--etcd-db-metric-poll-interval=0s"]), (true, false, minute));
         assert_eq!(applied(&["--storage-initialization-timeout=3s"]), (true, true, Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn the_store_on_etcd_has_the_values_of_its_flags() {
+        let stored = |flags: &[&str]| args(flags).storage().unwrap().unwrap();
+        let defaults = stored(&[]);
+        assert_eq!(
+            (defaults.servers.as_slice(), defaults.prefix.as_str()),
+            (&["http://a:1".to_owned()][..], "/registry")
+        );
+        assert_eq!(
+            (defaults.compaction_interval, defaults.lease_reuse),
+            (Duration::from_mins(5), Duration::from_mins(1))
+        );
+        assert_eq!(defaults.media_type, media_type("application/vnd.kubernetes.protobuf").unwrap());
+        assert!(defaults.overrides.is_empty() && defaults.tls.ca.is_none());
+
+        let set = stored(&[
+            "--etcd-prefix=/other",
+            "--etcd-cafile=ca.pem",
+            "--etcd-certfile=client.pem",
+            "--etcd-keyfile=client.key",
+            "--etcd-compaction-interval=0",
+            "--lease-reuse-duration-seconds=7",
+            "--storage-media-type=application/json",
+            "--etcd-servers-overrides=/events#http://b:2",
+        ]);
+        assert_eq!((set.prefix.as_str(), set.compaction_interval), ("/other", Duration::ZERO));
+        assert_eq!(set.lease_reuse, Duration::from_secs(7));
+        assert_eq!(set.media_type, media_type("application/json").unwrap());
+        assert_ne!(set.media_type, defaults.media_type);
+        let files = [set.tls.ca, set.tls.certificate, set.tls.key].map(Option::unwrap);
+        assert_eq!(files, ["ca.pem", "client.pem", "client.key"].map(PathBuf::from));
+        assert_eq!(set.overrides.len(), 1);
+    }
+
+    #[test]
+    fn flags_that_need_etcd_and_unknown_encodings_are_refused() {
+        for flags in [&["--storage-media-type=text/plain"][..], &["--etcd-compaction-interval=-1s"]] {
+            args(flags).storage().unwrap_err();
+        }
+        for flag in
+            ["--etcd-prefix=/other", "--etcd-cafile=ca.pem", "--etcd-servers-overrides=/events#http://b:2"]
+        {
+            let args = OnlyEtcd::try_parse_from(["serve", flag]).unwrap().etcd;
+            let refused = args.storage().unwrap_err().to_string();
+            assert!(refused.contains("needs --etcd-servers"), "{refused}");
+        }
     }
 
     fn parsed(texts: &[&str]) -> Option<Vec<String>> {

@@ -3,7 +3,7 @@
 
 use conformance::{EtcdProcess, Server, accepts, rejects};
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::without_controllers;
 
@@ -54,6 +54,64 @@ async fn objects_of_a_newer_version_are_served_without_unknown_fields() {
     assert!(value.contains("green") && value.contains("uid-1") && !value.contains("future"), "{value}");
     let untouched = etcd.list("/registry/configmaps/default/later").await.unwrap();
     assert_eq!(untouched[0].1, config_map("later"), "reading an object does not write it");
+}
+
+/// A CRD as every version stores it, with a field that no version has yet.
+fn newer_crd() -> Value {
+    let names = json!({"plural": "buoys", "singular": "buoy", "kind": "Buoy", "listKind": "BuoyList"});
+    let is_true = |kind: &str| json!({"type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": null});
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"color": {"type": "string"}}}}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "buoys.ports.example.com", "uid": "uid-2", "generation": 1},
+        "spec": {
+            "group": "ports.example.com", "version": "v1", "names": names, "scope": "Namespaced",
+            "validation": {"openAPIV3Schema": schema}, "versions": [{"name": "v1", "served": true, "storage": true}],
+            "conversion": {"strategy": "None"}, "preserveUnknownFields": false, "anchoring": "from the future",
+        },
+        "status": {
+            "conditions": [is_true("NamesAccepted"), is_true("Established")], "acceptedNames": names,
+            "storedVersions": ["v1"],
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn crds_and_custom_resources_of_a_newer_version_are_served_without_unknown_fields() {
+    const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/buoys.ports.example.com";
+    const CRD_KEY: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/buoys.ports.example.com";
+    const BUOY: &str = "/apis/ports.example.com/v1/namespaces/default/buoys/red";
+    const BUOY_KEY: &str = "/registry/ports.example.com/buoys/default/red";
+    let Some(etcd) = EtcdProcess::start().await.unwrap() else { return };
+    etcd.put(CRD_KEY, newer_crd().to_string()).await.unwrap();
+    let buoy = json!({
+        "apiVersion": "ports.example.com/v1", "kind": "Buoy",
+        "metadata": {"name": "red", "namespace": "default", "uid": "uid-3"},
+        "spec": {"color": "red", "anchoring": "from the future"},
+    });
+    etcd.put(BUOY_KEY, buoy.to_string()).await.unwrap();
+    let flags = without_controllers(&etcd);
+    let server = Server::serve(&flags.each_ref().map(String::as_str)).await.unwrap();
+    let client = server.client().unwrap();
+
+    let mut crd = accepts(client.get(CRD).await).unwrap();
+    assert_eq!((&crd["spec"]["scope"], &crd["spec"]["anchoring"]), (&json!("Namespaced"), &Value::Null));
+    let mut red = accepts(client.get(BUOY).await).unwrap();
+    assert_eq!(red["spec"], json!({"color": "red"}));
+    assert!(
+        String::from_utf8_lossy(&etcd.list(CRD_KEY).await.unwrap()[0].1).contains("future"),
+        "reading does not write"
+    );
+
+    // Writes drop what this version does not know, and keep the rest.
+    crd["metadata"]["labels"] = json!({"seen": "yes"});
+    accepts(client.json(Method::PUT, CRD, &crd).await).unwrap();
+    red["spec"]["color"] = json!("green");
+    accepts(client.json(Method::PUT, BUOY, &red).await).unwrap();
+    for (key, present) in [(CRD_KEY, ["seen", "uid-2", "v1beta1"]), (BUOY_KEY, ["green", "uid-3", "Buoy"])] {
+        let stored = String::from_utf8_lossy(&etcd.list(key).await.unwrap()[0].1).into_owned();
+        assert!(present.iter().all(|part| stored.contains(part)) && !stored.contains("future"), "{stored}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

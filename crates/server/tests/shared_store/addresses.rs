@@ -1,5 +1,7 @@
 //! Cluster IPs and node ports with two servers.
 
+use std::collections::BTreeSet;
+
 use storage::shared_memory::SharedFailure;
 
 use crate::servers::{MAPS, PATIENCE, Servers, code, parse};
@@ -52,4 +54,30 @@ async fn a_node_port_is_refused_in_time_while_the_watch_is_stuck() {
     servers.stream.resume();
     let refused = patch("b").await.unwrap().unwrap_err();
     assert!(refused.message().contains("provided port is already allocated"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_servers_that_allocate_at_the_same_time_never_give_an_address_or_port_twice() {
+    const SERVICES: usize = 80;
+    let servers = Servers::start().await;
+    let creations: Vec<_> = (0..SERVICES)
+        .map(|number| {
+            let client = if number % 2 == 0 { servers.one.clone() } else { servers.two.clone() };
+            let service = format!(
+                r#"{{"metadata":{{"name":"s{number}"}},"spec":{{"type":"NodePort","ports":[{{"name":"a","port":80}},{{"name":"b","port":81}}]}}}}"#
+            );
+            tokio::spawn(async move {
+                client.create("/api/v1/namespaces/default/services", &parse(&service)).await
+            })
+        })
+        .collect();
+    let (mut addresses, mut ports) = (BTreeSet::new(), BTreeSet::new());
+    for creation in creations {
+        let created = creation.await.unwrap().unwrap();
+        addresses.insert(created.str_at(&["spec", "clusterIP"]).unwrap().to_owned());
+        ports.extend(
+            created.list_at(&["spec", "ports"]).iter().map(|port| port.int_at(&["nodePort"]).unwrap()),
+        );
+    }
+    assert_eq!((addresses.len(), ports.len()), (SERVICES, 2 * SERVICES));
 }
