@@ -185,7 +185,8 @@ async fn serve_network_request(
 
     let uids = seat.uids();
     let written = effort.clone();
-    let request = AuthenticatedRequest {
+    // Boxed, like the call that is made from it: they are large, and each of the next stages would move them.
+    let request = Box::new(AuthenticatedRequest {
         caller,
         info: RequestInfo::clone(info),
         query,
@@ -200,7 +201,7 @@ async fn serve_network_request(
             payer: Some(payer.clone()),
             connection: Some(peer.connection.clone()),
         },
-    };
+    });
     let mut outcome = serve_authenticated(state, uri, request).await;
     if let Some(uids) = uids {
         uids.add_to(&mut outcome.response);
@@ -257,7 +258,11 @@ fn charge_response(response: &mut Response<Body>, payer: Payer, effort: &Effort)
 }
 
 /// Runs the stages that every request passes, from the network or from inside this process.
-async fn serve_authenticated(state: &Arc<State>, uri: &str, request: AuthenticatedRequest) -> RequestOutcome {
+async fn serve_authenticated(
+    state: &Arc<State>,
+    uri: &str,
+    request: Box<AuthenticatedRequest>,
+) -> RequestOutcome {
     // stage: authorize
     let mut call = match authorize(state, uri, request).await {
         Ok(call) => call,
@@ -277,9 +282,9 @@ async fn serve_authenticated(state: &Arc<State>, uri: &str, request: Authenticat
 async fn authorize(
     state: &Arc<State>,
     uri: &str,
-    request: AuthenticatedRequest,
-) -> Result<Call, Box<Response<Body>>> {
-    let AuthenticatedRequest { caller, info, query, headers, record, .. } = &request;
+    request: Box<AuthenticatedRequest>,
+) -> Result<Box<Call>, Box<Response<Body>>> {
+    let AuthenticatedRequest { caller, info, query, headers, record, .. } = &*request;
     let begun = Instant::now();
     let chain = state.authorization.chain_for(caller);
     let mut authorized = chain.authorize(caller, attributes(info)).await;
@@ -294,7 +299,7 @@ async fn authorize(
     match authorized {
         Ok(permit) => {
             record.decided("allow", permit.reason());
-            Ok(Call::new(request, permit, state.now()))
+            Ok(Box::new(Call::new(*request, permit, state.now())))
         }
         Err(Denial::Denied { status, reason, .. }) => {
             record.decided("forbid", &reason);
@@ -342,7 +347,7 @@ async fn forward(state: &Arc<State>, call: &mut Call) -> Option<Response<Body>> 
 }
 
 /// Serves paths that are not resources: discovery, OpenAPI, health, metrics.
-async fn serve_document(state: &Arc<State>, mut call: Call) -> RequestOutcome {
+async fn serve_document(state: &Arc<State>, mut call: Box<Call>) -> RequestOutcome {
     if call.info.path.starts_with("/apis") || call.info.path.starts_with("/openapi") {
         state.apis.crds.catch_up_with_memory(&state.storage.store).await;
     }
@@ -361,7 +366,7 @@ async fn serve_document(state: &Arc<State>, mut call: Call) -> RequestOutcome {
     RequestOutcome { known, ..RequestOutcome::unknown(respond::response_of(&mut call, None, result)) }
 }
 
-async fn serve_resource(state: &Arc<State>, mut call: Call) -> RequestOutcome {
+async fn serve_resource(state: &Arc<State>, mut call: Box<Call>) -> RequestOutcome {
     let (mut found, mut _schema_writer) = find_resource(&state.apis.catalog, &call);
     if found.is_none() {
         // The CRD may have been established a moment ago.

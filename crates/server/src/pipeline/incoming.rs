@@ -72,7 +72,7 @@ impl accept::RequestHandler for State {
 }
 
 /// Answers a read-only request. If the client disconnects, this future is dropped together with its work.
-async fn answer_cancelable(state: Arc<State>, request: IncomingRequest) -> Response<Body> {
+async fn answer_cancelable(state: Arc<State>, request: Box<IncomingRequest>) -> Response<Body> {
     let effort = request.effort.clone();
     let deadline = request.deadline(&state);
     let serving = Arc::clone(&state);
@@ -88,7 +88,7 @@ async fn answer_cancelable(state: Arc<State>, request: IncomingRequest) -> Respo
 /// Answers a mutating request. If the client disconnects, this future is dropped, but the work continues in
 /// its own task: a second write, the release of resources, the audit event. Shutdown waits for that task.
 /// Only long computations before the first write are canceled.
-async fn complete_after_disconnect(state: Arc<State>, mut request: IncomingRequest) -> Response<Body> {
+async fn complete_after_disconnect(state: Arc<State>, mut request: Box<IncomingRequest>) -> Response<Body> {
     let under_way = Arc::clone(&state.serving.under_way);
     let Ok(in_progress) = under_way.acquire_owned().await else { return respond::panicked() };
     let (reply, answered) = oneshot::channel();
@@ -141,7 +141,8 @@ struct IncomingRequest {
 }
 
 impl IncomingRequest {
-    fn read(state: &State, peer: Peer, request: Request<Incoming>) -> Self {
+    /// Boxed, because it is large and the tasks that answer it move it several times.
+    fn read(state: &State, peer: Peer, request: Request<Incoming>) -> Box<Self> {
         let started = Instant::now();
         let (mut parts, body) = request.into_parts();
         let body = Discarding::new(body, parts.version);
@@ -150,7 +151,7 @@ impl IncomingRequest {
         let uri = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
         let budget = Arc::clone(&state.serving.body_budget);
         let body = IncomingBody { body, upgrade, peer: peer.address.ip(), budget };
-        IncomingRequest {
+        Box::new(IncomingRequest {
             started,
             peer,
             method: parts.method,
@@ -162,7 +163,7 @@ impl IncomingRequest {
             effort: Effort::default(),
             gone: ClientGone::default(),
             present: state.serving.flow_control.as_ref().map(|(control, _)| control.arrived()),
-        }
+        })
     }
 
     /// True if the request writes nothing and may end at any point. The verb alone does not prove that: any
@@ -186,7 +187,7 @@ impl IncomingRequest {
 
     /// Passes the response to `reply` and returns when the work is done. That may be later: the response at a
     /// deadline does not wait for a write.
-    async fn answer(self, state: &Arc<State>, reply: impl FnOnce(Response<Body>)) {
+    async fn answer(self: Box<Self>, state: &Arc<State>, reply: impl FnOnce(Response<Body>)) {
         let is_cancelable = self.is_cancelable();
         let IncomingRequest {
             started,
@@ -200,7 +201,7 @@ impl IncomingRequest {
             effort,
             gone,
             present: _present,
-        } = self;
+        } = *self;
         let dry_run = query.get("dryRun").is_some();
         let id = audit_id(&headers);
         // An aggregated API server that receives the forwarded request gets the same audit ID.

@@ -41,7 +41,7 @@ pub async fn internal(state: &Arc<State>, request: InternalRequest<'_>) -> Respo
     let deadline = Instant::now().checked_add(limit).filter(|_| !info.is_long_running());
     let peer = IpAddr::V6(Ipv6Addr::LOCALHOST);
     record.open(Some(caller.user()), RecordedRequest { uri: target, info: &info, headers: &headers, peer });
-    let request = AuthenticatedRequest {
+    let request = Box::new(AuthenticatedRequest {
         caller,
         info: info.clone(),
         query,
@@ -56,7 +56,7 @@ pub async fn internal(state: &Arc<State>, request: InternalRequest<'_>) -> Respo
             payer: None,
             connection: None,
         },
-    };
+    });
     let work = Box::pin(async {
         if let Err(why) = record.received().await {
             let response = respond::internal_error(&info.path, why);
