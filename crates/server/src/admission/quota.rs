@@ -148,7 +148,8 @@ impl ResourceQuotaPlugin {
                 return Ok(());
             }
         }
-        self.charge(attributes, object, cluster, (known, notes)).await
+        // Boxed: it holds the future of a request that updates a quota, and few writes need it.
+        Box::pin(self.charge(attributes, object, cluster, (known, notes))).await
     }
 
     async fn charge(
