@@ -3,7 +3,8 @@
 //! This server never writes objects it cannot decode. They come from elsewhere: another version of the server, another writer to the same
 //! store, a damaged disk. All objects are checked when the server starts, and those found later are recorded here as well. Reading one
 //! returns 500 with its key. Requests that depend on it are denied, because ignoring it could bypass a policy, a quota or a CRD: see
-//! [`Concern`]. `portcullis store delete-key` removes it while no server is running.
+//! [`Concern`]. The same requests are denied once an informer has failed, because then this server no longer follows the objects.
+//! `portcullis store delete-key` removes it while no server is running.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,6 +84,8 @@ pub struct Unreadable {
     /// True once an unreadable object has been found. Usually there is none, and `objects` is never locked.
     any: AtomicBool,
     objects: Mutex<BTreeMap<Arc<str>, UnreadableObject>>,
+    /// Concerns whose objects are no longer followed until the server is restarted, with the error for clients.
+    unfollowed: Mutex<BTreeMap<Concern, Status>>,
 }
 
 #[derive(Debug)]
@@ -100,6 +103,7 @@ impl Unreadable {
             failures,
             any: AtomicBool::new(false),
             objects: Mutex::default(),
+            unfollowed: Mutex::default(),
         };
         for (entry, why) in check(store) {
             found.note(&entry, &why, None);
@@ -132,6 +136,28 @@ impl Unreadable {
         }
         drop(objects);
         self.any.store(true, Ordering::Release);
+    }
+
+    /// Records that changes of the objects below `scope` are no longer applied, because applying one panicked: every decision with this
+    /// concern is denied until the server is restarted.
+    pub fn note_unfollowed(&self, scope: &str, concern: Concern) {
+        error!(
+            scope,
+            ?concern,
+            "changes of stored objects are no longer applied, because applying one panicked; requests that depend on them are denied; restart the server and report the panic"
+        );
+        let why = Status::internal(format!("this server no longer follows the objects in {scope}"));
+        self.unfollowed.lock().unwrap_or_else(PoisonError::into_inner).insert(concern, why);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// The error of the first matching concern whose objects are no longer followed.
+    fn first_unfollowed(&self, is_meant: impl Fn(&Concern) -> bool) -> Option<Status> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let unfollowed = self.unfollowed.lock().unwrap_or_else(PoisonError::into_inner);
+        unfollowed.iter().find(|(concern, _)| is_meant(concern)).map(|(_, why)| why.clone())
     }
 
     /// Records what the backend could not decode.
@@ -173,7 +199,8 @@ impl Unreadable {
 
     /// Fails if an object with this concern cannot be decoded.
     pub fn check(&self, concern: &Concern) -> Result<(), Status> {
-        self.first(|_, found| found.concerns.contains(concern)).map_or(Ok(()), Err)
+        let unfollowed = self.first_unfollowed(|of| of == concern);
+        unfollowed.or_else(|| self.first(|_, found| found.concerns.contains(concern))).map_or(Ok(()), Err)
     }
 
     /// Fails if an object that admission reads for this namespace cannot be decoded. An empty namespace stands for cluster scope.
@@ -183,19 +210,21 @@ impl Unreadable {
             Concern::AdmissionIn(name) => name == namespace,
             _ => false,
         };
-        self.first(|_, found| found.concerns.iter().any(is_meant)).map_or(Ok(()), Err)
+        let unfollowed = self.first_unfollowed(is_meant);
+        unfollowed.or_else(|| self.first(|_, found| found.concerns.iter().any(is_meant))).map_or(Ok(()), Err)
     }
 
-    /// Fails if the object with this name and this concern cannot be decoded.
+    /// Fails if the object with this name and this concern cannot be decoded, or no object with this concern is followed.
     pub fn check_named(&self, concern: &Concern, name: &str) -> Result<(), Status> {
         let is_meant =
             |key: &str, found: &UnreadableObject| found.concerns.contains(concern) && keys::name(key) == name;
-        self.first(is_meant).map_or(Ok(()), Err)
+        self.first_unfollowed(|of| of == concern).or_else(|| self.first(is_meant)).map_or(Ok(()), Err)
     }
 
-    /// Fails if an object with any concern cannot be decoded; the readiness check depends on it.
+    /// Fails if an object with any concern cannot be decoded, or is no longer followed; the readiness check depends on it.
     pub fn check_decisive(&self) -> Result<(), String> {
-        let decisive = self.first(|_, found| !found.concerns.is_empty());
+        let unfollowed = self.first_unfollowed(|_| true);
+        let decisive = unfollowed.or_else(|| self.first(|_, found| !found.concerns.is_empty()));
         decisive.map_or(Ok(()), |why| Err(why.message().to_owned()))
     }
 }

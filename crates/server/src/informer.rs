@@ -4,10 +4,14 @@
 //! own write (for example authorization after a role change) waits for [`InformerProgress::reached`]. An object that cannot be decoded
 //! counts as absent for the derived state, and is recorded in [`Unreadable`], so that decisions that depend on it are denied.
 //!
+//! If applying a change panics, the derived state may be wrong. Then an informer with a [`Concern`] ends, and all decisions with that concern
+//! are denied until the server is restarted; one without continues with the next change.
+//!
 //! Large changes are applied on a blocking thread, because decoding them, and compiling their expressions, takes long: no request waits
 //! for that on a worker thread.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use api::Status;
@@ -16,7 +20,8 @@ use catalog::keys;
 use catalog::unreadable::{Concern, Unreadable};
 use storage::{ChangeKind as Change, ListPage, ListWatch, ListWatchUpdate, Store, StoreEvent, StoredEntry};
 use tokio::sync::watch;
-use value::Value;
+use tracing::error;
+use value::{Str, Value};
 
 use crate::consistent_reads;
 
@@ -31,7 +36,7 @@ pub(crate) struct InformerProgress {
 impl InformerProgress {
     /// Waits until the informer has applied the changes up to `revision`.
     pub(crate) async fn reached(&self, revision: u64) {
-        // The channel closes only when the server stops, and then waiting is pointless.
+        // The channel closes when the server stops, or when decisions that depend on the informer are denied: then waiting is pointless.
         let _ = self.revision.clone().wait_for(|r| *r >= revision).await;
     }
 
@@ -89,17 +94,43 @@ type OnObjectChange = Box<dyn Fn(Option<&Value>, Option<&Value>) + Send>;
 pub(crate) struct UnreadableConcern {
     pub(crate) unreadable: Arc<Unreadable>,
     pub(crate) concern: Option<Concern>,
+    /// Called when the informer ends with a panic: withdraws access that the derived state grants.
+    on_end: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl UnreadableConcern {
     /// For an informer whose objects decisions depend on.
     pub(crate) fn of(unreadable: &Arc<Unreadable>, concern: Concern) -> Self {
-        UnreadableConcern { unreadable: Arc::clone(unreadable), concern: Some(concern) }
+        UnreadableConcern { unreadable: Arc::clone(unreadable), concern: Some(concern), on_end: None }
+    }
+
+    /// For an informer whose objects grant access, which `withdraw` withdraws if the informer ends with a panic.
+    pub(crate) fn of_grants(
+        unreadable: &Arc<Unreadable>,
+        withdraw: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        UnreadableConcern {
+            on_end: Some(Arc::new(withdraw)),
+            ..UnreadableConcern::of(unreadable, Concern::Authorization)
+        }
     }
 
     /// For an informer whose events are only hints, so that an unreadable object denies no request.
     pub(crate) fn without_concern(unreadable: &Arc<Unreadable>) -> Self {
-        UnreadableConcern { unreadable: Arc::clone(unreadable), concern: None }
+        UnreadableConcern { unreadable: Arc::clone(unreadable), concern: None, on_end: None }
+    }
+
+    /// Denies the decisions that depend on the objects in `scope`, after applying a change has panicked. Returns false if there are none.
+    fn end(&self, scope: &str) -> bool {
+        let Some(concern) = self.concern.clone() else {
+            error!(scope, "applying a change of a stored object panicked; continuing with the next change");
+            return false;
+        };
+        if let Some(on_end) = &self.on_end {
+            on_end();
+        }
+        self.unreadable.note_unfollowed(scope, concern);
+        true
     }
 }
 
@@ -110,7 +141,7 @@ pub(crate) fn start_informer(
     notes: UnreadableConcern,
     apply: impl Fn(Option<&Value>, Option<&Value>) + Send + 'static,
 ) -> InformerProgress {
-    let mut informer = Informer { seen: BTreeMap::new(), notes, apply: Box::new(apply) };
+    let mut informer = Informer { scope: scope.into(), seen: BTreeMap::new(), notes, apply: Box::new(apply) };
     let (page, events) = ListWatch::start(store, scope);
     informer.catch_up(&page);
     let (sender, revision) = watch::channel(page.revision);
@@ -120,6 +151,7 @@ pub(crate) fn start_informer(
 }
 
 struct Informer {
+    scope: Str,
     /// The entries that `apply` was last called with, by key.
     seen: BTreeMap<Arc<str>, Arc<StoredEntry>>,
     notes: UnreadableConcern,
@@ -127,24 +159,20 @@ struct Informer {
 }
 
 impl Informer {
-    /// Applies an update, on a blocking thread if it is large. Returns `None` if that panicked there.
-    async fn apply_update(mut self, update: ListWatchUpdate) -> Option<Self> {
+    /// Applies an update, on a blocking thread if it is large. Returns `None` if the informer ends, because that panicked.
+    async fn apply_update(self, update: ListWatchUpdate) -> Option<Self> {
         if self.size_of(&update) <= LARGE_CHANGE {
-            self.apply_here(&update);
-            return Some(self);
+            return self.apply_here(&update);
         }
-        let applied = tokio::task::spawn_blocking(move || {
-            self.apply_here(&update);
-            self
-        });
-        applied.await.ok()
+        tokio::task::spawn_blocking(move || self.apply_here(&update)).await.ok().flatten()
     }
 
-    fn apply_here(&mut self, update: &ListWatchUpdate) {
-        match update {
+    fn apply_here(mut self, update: &ListWatchUpdate) -> Option<Self> {
+        let applied = catch_unwind(AssertUnwindSafe(|| match update {
             ListWatchUpdate::Event(event) => self.apply_event(event),
             ListWatchUpdate::Relisted(page) => self.catch_up(page),
-        }
+        }));
+        if applied.is_err() && self.notes.end(&self.scope) { None } else { Some(self) }
     }
 
     /// Bytes of the objects that an update makes this informer decode.
@@ -195,7 +223,7 @@ impl Informer {
     fn apply(&self, old: Option<&Arc<StoredEntry>>, new: Option<&Arc<StoredEntry>>) {
         let old = old.and_then(|old| encode::tree(old).ok());
         let new = new.and_then(|new| {
-            let UnreadableConcern { unreadable, concern } = &self.notes;
+            let UnreadableConcern { unreadable, concern, .. } = &self.notes;
             encode::tree(new).map_err(|why| unreadable.note(new, &why, concern.clone())).ok()
         });
         if old.is_some() || new.is_some() {
@@ -217,7 +245,7 @@ async fn run(
                 let Some(update) = update else { return };
                 match informer.apply_update(update).await {
                     Some(applied) => informer = applied,
-                    // It panicked. Nothing may take the derived state for current.
+                    // It panicked, and decisions that depend on the derived state are denied.
                     None => return,
                 }
             }

@@ -68,6 +68,8 @@ type ObjectKey = (NodeObject, Str, Str);
 
 #[derive(Default)]
 struct GraphState {
+    /// Nothing is added any more, since [`NodeGraph::close`].
+    is_closed: bool,
     /// For each object the nodes that need it, with the number of sources.
     needed: HashMap<ObjectKey, HashMap<Str, usize>>,
     /// For each object that names a node, the node and the objects that it added to `needed`.
@@ -84,11 +86,21 @@ struct GraphVolume {
 }
 
 impl NodeGraph {
+    /// Removes everything and ignores later changes, because the graph may no longer agree with the stored objects: no node may read what
+    /// only the graph permits.
+    pub fn close(&self) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        *state = GraphState { is_closed: true, ..GraphState::default() };
+    }
+
     /// Applies a change. `old` is `None` for a creation, `new` for a deletion.
     pub fn apply(&self, kind: GraphKind, old: Option<&Value>, new: Option<&Value>) {
         let Some(object) = new.or(old) else { return };
         let (namespace, name) = (Str::from(meta::namespace(object)), Str::from(meta::name(object)));
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if state.is_closed {
+            return;
+        }
         if kind == GraphKind::PersistentVolume {
             state.set_volume(name, new);
             return;
@@ -191,5 +203,24 @@ impl GraphState {
             self.volumes_of_secret.entry(secret.clone()).or_default().insert(name.clone());
         }
         self.volumes.insert(name, GraphVolume { claim, secrets });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_graph_has_nothing_and_ignores_later_changes() {
+        let graph = NodeGraph::default();
+        let mut pod = Value::map([("spec", Value::map([("nodeName", "n")]))]);
+        pod.set_at(&["metadata", "name"], "p");
+        graph.apply(GraphKind::Pod, None, Some(&pod));
+        let is_empty = || graph.state.read().unwrap().needed.is_empty();
+        assert!(!is_empty());
+        graph.close();
+        assert!(is_empty());
+        graph.apply(GraphKind::Pod, None, Some(&pod));
+        assert!(is_empty());
     }
 }

@@ -51,6 +51,8 @@ pub struct RbacIndex {
 
 #[derive(Default)]
 struct IndexState {
+    /// Nothing is added any more, since [`RbacIndex::close`].
+    is_closed: bool,
     cluster_roles: HashMap<Str, Arc<[PolicyRule]>>,
     /// By namespace, then name.
     roles: HashMap<Str, HashMap<Str, Arc<[PolicyRule]>>>,
@@ -108,6 +110,12 @@ impl RbacIndex {
         index
     }
 
+    /// Removes all roles and bindings and ignores later changes, because the index may no longer agree with the stored objects: it grants
+    /// nothing from now on.
+    pub fn close(&self) {
+        *self.write() = IndexState { is_closed: true, ..IndexState::default() };
+    }
+
     /// Applies a change. `old` is `None` for a creation, `new` for a deletion.
     pub fn apply(&self, kind: RbacKind, old: Option<&Value>, new: Option<&Value>) {
         let Some(object) = new.or(old) else { return };
@@ -117,6 +125,9 @@ impl RbacIndex {
             RbacKind::ClusterRole | RbacKind::Role => {
                 let rules = new.map(|role| Arc::from(PolicyRule::all_of(role)));
                 let mut state = self.write();
+                if state.is_closed {
+                    return;
+                }
                 let IndexState { cluster_roles, roles, .. } = &mut *state;
                 if kind == RbacKind::ClusterRole {
                     (set(cluster_roles, name, rules), None)
@@ -133,6 +144,9 @@ impl RbacIndex {
                 let namespace = if kind == RbacKind::RoleBinding { namespace } else { Str::default() };
                 let binding = new.map(|new| Arc::new(Binding::of(new, &namespace)));
                 let mut state = self.write();
+                if state.is_closed {
+                    return;
+                }
                 let scope = state.scopes.entry(namespace.clone()).or_default();
                 let replaced = scope.remove(&name);
                 if let Some(binding) = binding {

@@ -12,7 +12,6 @@ use authz::{AuthorizationAttributes, Authorizer, AuthorizerChain, ChainStep, Den
 use authz_config::{AuthorizationMetrics, LoadedAuthorization, follow};
 use catalog::ServedResource;
 use catalog::keys;
-use catalog::unreadable::Concern;
 use runtime::identity;
 use tokio::sync::watch;
 
@@ -90,8 +89,9 @@ impl Authorizers {
 /// Keeps the index equal to the stored roles and bindings. The kind of an object follows from its storage directory.
 fn start_rbac_informers(storage: &Storage, index: &Arc<rbac::RbacIndex>) -> RoleInformers {
     let informer = |plural, prefix, kind: rbac::RbacKind| {
-        let (notes, index) =
-            (UnreadableConcern::of(&storage.unreadable, Concern::Authorization), Arc::clone(index));
+        let closed = Arc::clone(index);
+        let notes = UnreadableConcern::of_grants(&storage.unreadable, move || closed.close());
+        let index = Arc::clone(index);
         (plural, start_informer(&storage.store, prefix, notes, move |old, new| index.apply(kind, old, new)))
     };
     RoleInformers([
@@ -114,8 +114,8 @@ const NODE_GRAPH_SOURCES: [(&str, node::GraphKind); 5] = [
 fn start_node_informers(storage: &Storage) -> Arc<NodeAuthorizer> {
     let nodes = Arc::new(NodeAuthorizer::new());
     for (prefix, kind) in NODE_GRAPH_SOURCES {
-        let authorizer = Arc::clone(&nodes);
-        let notes = UnreadableConcern::of(&storage.unreadable, Concern::Authorization);
+        let (authorizer, closed) = (Arc::clone(&nodes), Arc::clone(&nodes));
+        let notes = UnreadableConcern::of_grants(&storage.unreadable, move || closed.graph().close());
         start_informer(&storage.store, prefix, notes, move |old, new| {
             authorizer.graph().apply(kind, old, new);
         });

@@ -104,3 +104,16 @@ proptest! {
         prop_assert_eq!(binding.subject(&user), first);
     }
 }
+
+#[test]
+fn a_closed_index_grants_nothing_and_ignores_later_changes() {
+    let binding = binding("b", "reader", vec![subject("User", "alice")]);
+    let index = RbacIndex::from_objects([&reader(), &binding]);
+    let allows = || index.decide(&User::named("alice"), &get_pods()).decision == Decision::Allow;
+    assert!(allows());
+    index.close();
+    assert!(!allows());
+    index.apply(RbacKind::Role, None, Some(&reader()));
+    index.apply(RbacKind::RoleBinding, None, Some(&binding));
+    assert!(!allows());
+}
