@@ -274,6 +274,11 @@ impl Catalog {
         }
     }
 
+    /// True while [`Catalog::change_custom`] runs on another thread, so that a call would block this one.
+    pub fn is_changing(&self) -> bool {
+        self.changing.try_lock().is_err()
+    }
+
     /// Reports whether an established CRD has this group.
     pub fn has_custom_group(&self, group: &str) -> bool {
         self.custom.load().of_group(group).any(|crd| crd.established)

@@ -54,7 +54,12 @@ impl HeavyLane {
     fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<JoinHandle<T>> {
         let runtime = self.runtime.as_ref()?;
         self.background_tasks.inc();
-        Some(runtime.spawn(async move { work() }))
+        let home = Handle::try_current().ok();
+        Some(runtime.spawn(async move {
+            // Tasks that the work spawns belong to the main runtime.
+            let _home = home.as_ref().map(Handle::enter);
+            work()
+        }))
     }
 }
 

@@ -138,6 +138,18 @@ fn read(entry: &Arc<StoredEntry>, catalog: &Catalog) -> Result<CustomResourceDef
     Ok(read_tree(&encode::tree(entry)?, entry, catalog))
 }
 
+/// Runs work on a stored CRD that may change the catalog: in the heavy lane if the CRD is large, or if the work would block this thread until
+/// such a change is done. Fails if the work panics there.
+async fn read_in_lane<T: Send + 'static>(
+    state: &State,
+    entry: &StoredEntry,
+    work: impl FnOnce() -> Result<T, Status> + Send + 'static,
+) -> Result<T, Status> {
+    let size = if state.apis.catalog.is_changing() { usize::MAX } else { entry.body.len() };
+    let done = state.serving.heavy.run(size, work).await;
+    done.unwrap_or_else(|| Err(Status::internal("reading the CustomResourceDefinition panicked")))
+}
+
 /// Reads `crd`, of which `entry` is the stored form. Its versions whose group version this server serves itself are not served: as in
 /// kube-apiserver, whose requests for such a group version never reach a custom resource. Otherwise the author of a CRD could give the
 /// kinds of that group version, such as those of policies, another resource in discovery.
@@ -191,25 +203,26 @@ fn settle(state: &State, name: &str) {
 impl CrdInformer {
     /// Updates the catalog from a stored CRD, unless the catalog has it. A CRD that cannot be decoded is no longer served, requests for its
     /// resource are denied, and no other CRD gets its kind.
-    fn put(&mut self, state: &State, entry: &Arc<StoredEntry>) {
-        let crd = match read(entry, &state.apis.catalog) {
-            Ok(crd) => crd,
-            Err(why) => {
-                state.storage.unreadable.note(entry, &why, Some(Concern::CustomResourceDefinition));
-                self.seen.insert(Arc::clone(&entry.key));
-                Self::stop_serving(state, &entry.key, CustomKinds::set_unreadable);
-                return;
-            }
-        };
+    async fn put(&mut self, state: &Arc<State>, entry: &Arc<StoredEntry>) {
         self.seen.insert(Arc::clone(&entry.key));
-        state.apis.catalog.change_custom(|custom| {
-            // The known revision is higher if etcd was restored from a backup.
-            let is_news = custom.revision(&crd.name).is_none_or(|known| known != entry.revision);
-            if is_news {
-                put(state, custom, crd, entry);
-            }
-            is_news
-        });
+        let (changed, stored) = (Arc::clone(state), Arc::clone(entry));
+        let work = move || {
+            let crd = read(&stored, &changed.apis.catalog)?;
+            changed.apis.catalog.change_custom(|custom| {
+                // The known revision is higher if etcd was restored from a backup.
+                let is_news = custom.revision(&crd.name).is_none_or(|known| known != stored.revision);
+                if is_news {
+                    put(&changed, custom, crd, &stored);
+                }
+                is_news
+            });
+            Ok(())
+        };
+        if let Err(why) = read_in_lane(state, entry, work).await {
+            state.storage.unreadable.note(entry, &why, Some(Concern::CustomResourceDefinition));
+            Self::stop_serving(state, &entry.key, CustomKinds::set_unreadable);
+            return;
+        }
         settle(state, keys::name(&entry.key));
         state.apis.openapi.forget_custom();
     }
@@ -251,7 +264,7 @@ impl CrdInformer {
                             // May be lower than before, if etcd was restored from a backup.
                             self.sender.send_modify(|reached| *reached = page.revision.min(*reached));
                         }
-                        self.apply(&state, update, |key| drop(changed.send(name_of(key))));
+                        self.apply(&state, update, |key| drop(changed.send(name_of(key)))).await;
                     }
                     None => return,
                 },
@@ -264,14 +277,14 @@ impl CrdInformer {
     }
 
     /// Updates the catalog. `changed` is called for the key of every CRD that may have changed.
-    fn apply(&mut self, state: &State, update: ListWatchUpdate, changed: impl Fn(&str)) {
+    async fn apply(&mut self, state: &Arc<State>, update: ListWatchUpdate, changed: impl Fn(&str)) {
         match update {
             ListWatchUpdate::Event(event) => {
                 let key = &event.entry.key;
                 if event.kind == Change::Deleted {
                     self.remove(state, key);
                 } else {
-                    self.put(state, &event.entry);
+                    self.put(state, &event.entry).await;
                 }
                 changed(key);
             }
@@ -283,7 +296,7 @@ impl CrdInformer {
                     self.remove(state, key);
                 }
                 for entry in &page.entries {
-                    self.put(state, entry);
+                    self.put(state, entry).await;
                     changed(&entry.key);
                 }
             }
@@ -294,6 +307,12 @@ impl CrdInformer {
 /// Starts the informer task and the status task.
 pub(crate) fn start(state: &Arc<State>, informer: CrdInformer) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    tokio::spawn(informer.run(Arc::clone(state), sender.clone()));
+    let following = tokio::spawn(informer.run(Arc::clone(state), sender.clone()));
+    let storage = Arc::clone(&state.storage.unreadable);
+    tokio::spawn(async move {
+        if following.await.is_err_and(|ended| ended.is_panic()) {
+            storage.note_unfollowed(CRDS, Concern::CustomResourceDefinition);
+        }
+    });
     tokio::spawn(CrdStatusWriter::new(state, sender).run(receiver));
 }

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tracing::{debug, warn};
 use value::{Str, Value};
 
-use super::{PATH, RETRY_DELAY, put, read_tree, settle};
+use super::{PATH, RETRY_DELAY, put, read_in_lane, read_tree, settle};
 use crate::client::LoopbackClient;
 use crate::state::State;
 
@@ -63,7 +63,18 @@ impl CrdStatusWriter {
                 *changed_meanwhile = true;
                 continue;
             }
-            match self.decide(&name) {
+            let key = keys::cluster_scoped(CRDS, &name);
+            let decided = match self.state.storage.store.get(&key) {
+                None => {
+                    self.recheck_group(&name);
+                    continue;
+                }
+                Some(entry) => {
+                    let (writer, stored) = (Arc::clone(&self), Arc::clone(&entry));
+                    read_in_lane(&self.state, &entry, move || writer.decide(&stored)).await
+                }
+            };
+            match decided {
                 Ok(None) => {}
                 Ok(Some(change)) => {
                     // Writes run in parallel: CRDs are often created by the hundred, and each write waits for the disk.
@@ -112,16 +123,13 @@ impl CrdStatusWriter {
 
     /// Computes the new status of a CRD; `None` if it needs no update. The accepted names are in the catalog at once. Calls must be
     /// sequential, because a name is accepted only if no other CRD has it.
-    fn decide(self: &Arc<Self>, name: &Str) -> Result<Option<NewStatus>, Status> {
-        let Some(entry) = self.state.storage.store.get(&keys::cluster_scoped(CRDS, name)) else {
-            self.recheck_group(name);
-            return Ok(None);
-        };
-        let mut crd = encode::tree(&entry)?;
+    fn decide(self: &Arc<Self>, entry: &Arc<StoredEntry>) -> Result<Option<NewStatus>, Status> {
+        let name = Str::from(keys::name(&entry.key));
+        let mut crd = encode::tree(entry)?;
         if meta::is_deleting(&crd) && meta::finalizers(&crd).any(|found| found == CLEANUP) {
             let is_first = self.emptying.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
             if is_first {
-                let (writer, name) = (Arc::clone(self), name.clone());
+                let writer = Arc::clone(self);
                 tokio::spawn(async move {
                     if let Err(status) = writer.delete_all_objects(&name).await {
                         warn!(crd = %name, error = %status, "cannot delete all objects of a deleted CRD; retrying");
@@ -139,7 +147,7 @@ impl CrdStatusWriter {
         let custom = self.state.apis.catalog.custom();
         if custom.unreadable(group_of(&crd)).is_some() {
             // Retry later: whether names are free is unknown while a CRD of the group cannot be decoded.
-            self.send_later(name.clone());
+            self.send_later(name);
         }
         let lost_kind = custom.lost_kind(meta::name(&crd));
         let Some(status) = names::status(
@@ -153,7 +161,7 @@ impl CrdStatusWriter {
         };
         let names_changed = crd.at(&["status", "acceptedNames"]) != status.get("acceptedNames");
         crd.set_at(&["status"], status);
-        self.reserve_names(&crd, &entry);
+        self.reserve_names(&crd, entry);
         Ok(Some(NewStatus { crd, names_changed }))
     }
 
