@@ -213,7 +213,28 @@ impl Allocations {
         claims: &mut AddressClaims,
     ) -> Result<(), Status> {
         let mut answers: Vec<AddressAnswer> = Vec::new();
-        let mut turn: Option<PortsInTurn<'_>> = None;
+        if self.run_rules(service, old, claims, &mut answers, None).await? {
+            return Ok(());
+        }
+        self.check_repaired().await?;
+        // Requests of other users wait for the ports, so this one must not wait for its own turn in the heavy lane.
+        heavy_lane::without_turn(async {
+            let turn = self.ports.in_turn().await.map_err(Status::internal)?;
+            let is_done = self.run_rules(service, old, claims, &mut answers, Some(turn)).await?;
+            if is_done { Ok(()) } else { Err(Status::internal("the node ports are not known")) }
+        })
+        .await
+    }
+
+    /// Runs the rules until all their requests are answered, or the answer to one requires the turn of the node ports (false).
+    async fn run_rules(
+        &self,
+        service: &mut Value,
+        old: Option<&Value>,
+        claims: &mut AddressClaims,
+        answers: &mut Vec<AddressAnswer>,
+        mut turn: Option<PortsInTurn<'_>>,
+    ) -> Result<bool, Status> {
         loop {
             let mut object = service.clone();
             let mut run = AllocationAttempt {
@@ -237,11 +258,7 @@ impl Allocations {
                     answers.push(answer);
                     continue;
                 }
-                Some(AllocationRequest::Ports) => {
-                    self.check_repaired().await?;
-                    turn = Some(self.ports.in_turn().await.map_err(Status::internal)?);
-                    continue;
-                }
+                Some(AllocationRequest::Ports) => return Ok(false),
                 None => {}
             }
             let allocation = match (outcome, &mut turn) {
@@ -278,7 +295,7 @@ impl Allocations {
                 let ServiceAllocation { to_revert, to_release } = allocation;
                 (open.ports, open.to_release) = (to_revert.ports, to_release);
             }
-            return Ok(());
+            return Ok(true);
         }
     }
 

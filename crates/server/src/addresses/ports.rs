@@ -92,6 +92,10 @@ impl NodePorts {
 
     /// Frees ports, unless that takes longer than [`RELEASE_WITHIN`].
     pub(crate) async fn release(&self, ports: &[i64]) {
+        heavy_lane::without_turn(self.release_in_turn(ports)).await;
+    }
+
+    async fn release_in_turn(&self, ports: &[i64]) {
         let began = Instant::now();
         let mut turn = match self.in_turn().await {
             Ok(turn) => turn,

@@ -3,12 +3,15 @@
 mod several;
 
 use std::collections::{BTreeSet, HashSet};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::admission::expression::{QUICK_COST, YieldPacer};
 use authn::InternalIdentity;
 use catalog::encode;
 use catalog::keys;
+use heavy_lane::{Effort, LaneAccount};
 use storage::{Change, Expect, Store, Write, WritePriority};
 use value::{Value, json};
 
@@ -309,4 +312,80 @@ async fn an_ip_address_that_does_not_refer_to_a_service_is_deleted() {
     let events = server.admin.get("/apis/events.k8s.io/v1/namespaces/default/events").await.unwrap();
     let reasons: Vec<_> = events.list_at(&["items"]).iter().map(|event| event.str_at(&["reason"])).collect();
     assert_eq!(reasons, [Some("IPAddressNotAllocated")]);
+}
+
+/// A request of alice that is on the heavy lane.
+fn large_request() -> Effort {
+    let effort = Effort::default();
+    effort.set_account(LaneAccount { owner: "alice".into(), class: None });
+    effort
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_service_holds_the_node_ports_without_a_turn_in_the_heavy_lane() {
+    let server = Server::start(&["10.0.0.0/24"]).await;
+    // The ports can be allocated.
+    server.create("a", NODE_PORT).await.unwrap();
+    let count = |store: &Store| store.snapshot(keys::IP_ADDRESSES).entries.len();
+    server.until("the kubernetes Service has an address", |server| count(server.store()) == 2).await;
+    let state = Arc::clone(server.ephemeral.running.state());
+    let held = state.addresses.0.ports.in_turn().await.unwrap();
+    let drive = |effort: Effort, work: Pin<Box<dyn Future<Output = ()> + Send>>| {
+        let state = Arc::clone(&state);
+        tokio::spawn(async move { state.serving.heavy.drive(&effort, None, work).await })
+    };
+    let (effort, of_request) = (large_request(), Arc::clone(&state));
+    let inner = effort.clone();
+    let (waits, waiting) = tokio::sync::oneshot::channel();
+    let large = drive(
+        effort,
+        Box::pin(async move {
+            inner.enter_lane(usize::MAX).await;
+            let mut service = parse(&format!(
+                r#"{{"metadata":{{"name":"b","namespace":"default","uid":"u"}},"spec":{NODE_PORT}}}"#
+            ));
+            let mut allocating = std::pin::pin!(of_request.addresses.allocate(&mut service, None, false));
+            let mut waits = Some(waits);
+            let claims = std::future::poll_fn(|context| {
+                let polled = allocating.as_mut().poll(context);
+                // The address is allocated, so it waits for the ports.
+                if count(&of_request.storage.store) == 3
+                    && let Some(waits) = waits.take()
+                {
+                    let _ = waits.send(());
+                }
+                polled
+            });
+            claims.await.unwrap().revert().await;
+        }),
+    );
+    waiting.await.unwrap();
+    // The other requests of alice have all turns.
+    let (end, ended) = tokio::sync::watch::channel(false);
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let (effort, ended) = (large_request(), ended.clone());
+        let (inner, (begun, has_begun)) = (effort.clone(), tokio::sync::oneshot::channel());
+        others.push(drive(
+            effort,
+            Box::pin(async move {
+                inner.enter_lane(usize::MAX).await;
+                let _ = begun.send(());
+                let pace = YieldPacer::default();
+                while !*ended.borrow() {
+                    pace.add(QUICK_COST);
+                    pace.yield_now().await;
+                }
+            }),
+        ));
+        has_begun.await.unwrap();
+    }
+    drop(held);
+    let bob = tokio::time::timeout(PATIENCE, state.addresses.0.ports.in_turn()).await;
+    drop(bob.expect("a large request holds the ports while it waits for its turn").unwrap());
+    end.send_replace(true);
+    large.await.unwrap().unwrap();
+    for other in others {
+        other.await.unwrap().unwrap();
+    }
 }
