@@ -56,7 +56,7 @@ impl<T: RequestTicket> PriorityLevelController<T> {
     /// A server with this many seats and only the mandatory levels.
     pub fn new(seats: u32, now: Duration) -> Self {
         let mut controller = PriorityLevelController { seats, levels: BTreeMap::new(), fair_fraction: 0.0 };
-        controller.configure(now, Vec::new(), Vec::new());
+        controller.configure(now, Vec::new(), Vec::<FlowSchema>::new());
         controller
     }
 
@@ -66,8 +66,9 @@ impl<T: RequestTicket> PriorityLevelController<T> {
         &mut self,
         now: Duration,
         levels: Vec<PriorityLevel>,
-        mut schemas: Vec<FlowSchema>,
+        schemas: Vec<impl Into<Arc<FlowSchema>>>,
     ) -> AppliedConfiguration<T> {
+        let mut schemas: Vec<Arc<FlowSchema>> = schemas.into_iter().map(Into::into).collect();
         let mut wanted: BTreeMap<Str, PriorityLevel> =
             levels.into_iter().map(|level| (level.name.clone(), level)).collect();
         let updates = schemas.iter().filter_map(|schema| {
@@ -162,7 +163,7 @@ impl<T: RequestTicket> PriorityLevelController<T> {
     }
 
     /// Sorts the schemas by precedence, then name, and adds missing mandatory ones at the start and the end.
-    fn classes(&self, mut schemas: Vec<FlowSchema>) -> RequestClassifier<T> {
+    fn classes(&self, mut schemas: Vec<Arc<FlowSchema>>) -> RequestClassifier<T> {
         for state in self.levels.values() {
             state.level.queues().retire_flows();
         }
@@ -170,14 +171,14 @@ impl<T: RequestTicket> PriorityLevelController<T> {
         let has = |name: &str| schemas.iter().any(|schema| schema.name == name);
         let (has_exempt, has_catch_all) = (has(EXEMPT), has(CATCH_ALL));
         let mandatory = |missing: bool, object: fn() -> value::Value| {
-            (!missing).then(|| FlowSchema::read(&object())).into_iter()
+            (!missing).then(|| Arc::new(FlowSchema::read(&object()))).into_iter()
         };
         let all = mandatory(has_exempt, bootstrap::exempt_schema)
             .chain(schemas)
             .chain(mandatory(has_catch_all, bootstrap::catch_all_schema));
         let classes = all.filter_map(|schema| self.class(schema)).collect();
-        let fallback = FlowSchema::read(&bootstrap::catch_all_schema());
-        let catch_all = self.class(fallback.clone()).unwrap_or_else(|| {
+        let fallback = Arc::new(FlowSchema::read(&bootstrap::catch_all_schema()));
+        let catch_all = self.class(Arc::clone(&fallback)).unwrap_or_else(|| {
             let level = Arc::new(ActiveLevel::new(CATCH_ALL.into(), Queuing::Reject, Duration::ZERO));
             let flow = level.queues().flow(CATCH_ALL);
             let fast = level.queues().fast_counters(flow);
@@ -195,7 +196,7 @@ impl<T: RequestTicket> PriorityLevelController<T> {
         RequestClassifier::new(classes, catch_all)
     }
 
-    fn class(&self, schema: FlowSchema) -> Option<RequestClass<T>> {
+    fn class(&self, schema: Arc<FlowSchema>) -> Option<RequestClass<T>> {
         let state = self.levels.get(&schema.level)?;
         let has_flows = matches!(state.object.queuing, Queuing::Queue { queues, .. } if queues > 1);
         let flow = state.level.queues().flow(&schema.name);

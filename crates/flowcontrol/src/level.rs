@@ -115,7 +115,7 @@ impl<T: RequestTicket> ActiveLevel<T> {
 /// A flow schema with the priority level of its requests.
 #[derive(Debug)]
 pub struct RequestClass<T> {
-    pub schema: FlowSchema,
+    pub schema: Arc<FlowSchema>,
     pub level: Arc<ActiveLevel<T>>,
     /// The UID of the level's object.
     pub level_uid: Str,

@@ -16,7 +16,7 @@
 //! // 600 seats, and the mandatory objects alone.
 //! let now = Duration::ZERO;
 //! let mut controller: PriorityLevelController<Waiter> = PriorityLevelController::new(600, now);
-//! let classifier = controller.configure(now, Vec::new(), Vec::new()).classifier;
+//! let classifier = controller.configure(now, Vec::new(), Vec::<flowcontrol::FlowSchema>::new()).classifier;
 //!
 //! let user = authn::User::named("alice").in_groups(["system:authenticated"]);
 //! let attributes = RequestDigest {

@@ -218,7 +218,7 @@ impl FlowControl {
     pub(crate) fn new(seats: usize, request_timeout: Duration) -> Arc<Self> {
         let mut controller =
             PriorityLevelController::new(u32::try_from(seats).unwrap_or(u32::MAX), Duration::ZERO);
-        let first = controller.configure(Duration::ZERO, Vec::new(), Vec::new());
+        let first = controller.configure(Duration::ZERO, Vec::new(), Vec::<flowcontrol::FlowSchema>::new());
         let mut traffic = Traffic::new(Duration::ZERO);
         let executing = u64::try_from(first.max_executing).unwrap_or_default();
         traffic.set_limits(Duration::ZERO, first.max_waiting, executing);

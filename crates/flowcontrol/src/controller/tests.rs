@@ -6,7 +6,7 @@ use crate::queueset::{ArrivalDecision, RequestArrival};
 use crate::{WorkEstimate, bootstrap::FlowControlKind};
 
 fn bootstrap_objects() -> (Vec<PriorityLevel>, Vec<FlowSchema>) {
-    let (mut levels, mut schemas) = (Vec::new(), Vec::new());
+    let (mut levels, mut schemas) = (Vec::new(), Vec::<FlowSchema>::new());
     for found in bootstrap::objects() {
         match found.kind {
             FlowControlKind::PriorityLevel => levels.push(PriorityLevel::read(&found.object).unwrap()),
@@ -144,7 +144,7 @@ fn up_to_date_flow_schema_conditions_are_not_rewritten() {
 #[test]
 fn mandatory_flow_control_objects_apply_even_if_not_stored() {
     let mut controller: PriorityLevelController<()> = PriorityLevelController::new(600, Duration::ZERO);
-    let classifier = controller.configure(Duration::ZERO, Vec::new(), Vec::new()).classifier;
+    let classifier = controller.configure(Duration::ZERO, Vec::new(), Vec::<FlowSchema>::new()).classifier;
     let admin = User::named("admin").in_groups(["system:masters"]);
     let without_groups = User::named("nobody");
     assert_eq!(classifier.classify(&get_pods(&admin)).schema.name, "exempt");
@@ -157,7 +157,7 @@ fn classification_depends_on_groups_and_on_the_schemas_of_the_configuration() {
     let (_, classifier) = configured();
     let (_, without) = {
         let mut controller: PriorityLevelController<()> = PriorityLevelController::new(600, Duration::ZERO);
-        let configured = controller.configure(Duration::ZERO, Vec::new(), Vec::new());
+        let configured = controller.configure(Duration::ZERO, Vec::new(), Vec::<FlowSchema>::new());
         (controller, configured.classifier)
     };
     let alice = User::named("alice").in_groups(["system:authenticated"]);
@@ -228,6 +228,7 @@ fn the_class_of_all_requests_is_the_class_of_each() {
     let expected = [[true, true], [false, false], [true, false], [false, false]];
     assert_eq!(known(&classes_of_all(&classifier)), expected);
     // Each thread remembers the classes of a caller, but not beyond the configuration that they belong to.
-    let without = controller.configure(Duration::from_secs(1), Vec::new(), Vec::new()).classifier;
+    let without =
+        controller.configure(Duration::from_secs(1), Vec::new(), Vec::<FlowSchema>::new()).classifier;
     assert_ne!(classes_of_all(&without), classes_of_all(&classifier));
 }

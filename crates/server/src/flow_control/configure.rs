@@ -37,7 +37,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) struct FlowControlObjects {
     pub(super) controller: PriorityLevelController<Waiter>,
     levels: BTreeMap<Str, PriorityLevel>,
-    schemas: BTreeMap<Str, FlowSchema>,
+    schemas: BTreeMap<Str, Arc<FlowSchema>>,
     /// Pending status conditions by FlowSchema.
     updates: BTreeMap<Str, DanglingCondition>,
 }
@@ -107,7 +107,7 @@ impl FlowControl {
         let mut configured = self.configured();
         match (kind, new) {
             (FlowControlKind::FlowSchema, Some(new)) => {
-                drop(configured.schemas.insert(name, FlowSchema::read(new)));
+                drop(configured.schemas.insert(name, Arc::new(FlowSchema::read(new))));
             }
             (FlowControlKind::FlowSchema, None) => drop(configured.schemas.remove(&name)),
             (FlowControlKind::PriorityLevel, new) => match new.map(PriorityLevel::read) {
