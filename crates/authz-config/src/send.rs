@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 use authz::webhook::{AuthorizationFuture, ReviewTransport, SendError, WebhookResponse};
 use http::HeaderValue;
 use http::uri::PathAndQuery;
-use outbound::{FailureKind, OutboundRequest, OutboundTarget, from_kubeconfig};
+use outbound::{FailureKind, OutboundRequest, OutboundTarget, from_kubeconfig, max_escaped};
 use runtime::version;
+
+/// Size limit in bytes of an answer, besides the review that it may repeat: it is parsed between other requests.
+const MAX_ANSWER: usize = 64 << 10;
 
 /// Sends reviews to one webhook.
 struct ReviewSender {
@@ -45,6 +48,7 @@ impl ReviewTransport for ReviewSender {
     fn send<'a>(&'a self, review: &'a [u8]) -> AuthorizationFuture<'a, Result<WebhookResponse, SendError>> {
         Box::pin(async move {
             let mut request = OutboundRequest::post_json(review.to_vec(), self.timeout);
+            request.max_answer = request.max_answer.min(max_escaped(review.len()).saturating_add(MAX_ANSWER));
             request.path = Some(self.path.clone());
             request.headers.insert(http::header::USER_AGENT, self.agent.clone());
             match self.target.send(request).await {

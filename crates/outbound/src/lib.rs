@@ -19,6 +19,7 @@
 //! INVARIANT: passwords and tokens are sent only to a server that proved its name over TLS, and are never
 //! logged.
 
+mod answers;
 mod connect;
 mod credential;
 mod endpoint;
@@ -39,13 +40,14 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use http::uri::{PathAndQuery, Scheme, Uri};
 use http::{Method, Request as HttpRequest, Response};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Builder, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use runtime::LogLimit;
 use tokio::sync::Semaphore;
 
+pub use answers::{AnswerLimit, UnreadAnswer};
 pub use credential::{BearerToken, ClientIdentity, OutboundCredential};
 pub use endpoint::{Endpoint, EndpointError, ServerTrust};
 pub use failure::{Failure, FailureKind};
@@ -71,8 +73,14 @@ const MAX_ESCAPE: usize = 6;
 /// received, so the limit grows with it: otherwise a client could choose an object that makes the response
 /// too long.
 pub fn max_answer_to(sent: usize) -> usize {
-    sent.saturating_mul(MAX_ESCAPE).saturating_add(MAX_ANSWER)
+    max_escaped(sent).saturating_add(MAX_ANSWER)
 }
+
+/// The longest form in which a server may repeat a request body of `sent` bytes.
+pub fn max_escaped(sent: usize) -> usize {
+    sent.saturating_mul(MAX_ESCAPE)
+}
+
 /// Maximum concurrent calls per target; further calls wait within their own time limit.
 const MAX_UNDER_WAY: usize = 512;
 /// Maximum idle connections per target, and how long they are pooled.
@@ -142,6 +150,7 @@ struct OutboundClientState {
     proves: bool,
     client: Client<Connector, Full<Bytes>>,
     under_way: Semaphore,
+    answers: AnswerLimit,
     token: Mutex<Option<(Instant, HeaderValue)>>,
 }
 
@@ -182,6 +191,7 @@ impl OutboundTarget {
                 proves,
                 client,
                 under_way,
+                answers: AnswerLimit::default(),
                 token: Mutex::default(),
             }),
         })
@@ -246,14 +256,13 @@ impl OutboundClientState {
             .map_err(|_| broken(FailureKind::Unsent, "the server is stopping"))?;
         let max_answer = request.max_answer;
         let (parts, body) = self.open(url, request).await?.into_parts();
-        let body = match Limited::new(body, max_answer).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-                let why = format!("the response is longer than {max_answer} bytes");
-                return Err(broken(FailureKind::TooLarge, why));
+        let body = match self.answers.read(body, max_answer).await {
+            Ok(body) => body,
+            Err(error @ UnreadAnswer::TooLong(_)) => {
+                return Err(broken(FailureKind::TooLarge, error.to_string()));
             }
-            Err(error) => {
-                let Broken { kind, why, .. } = explain(&*error);
+            Err(UnreadAnswer::Broken(error)) => {
+                let Broken { kind, why, .. } = explain(&error);
                 let why = if why == "EOF" { "unexpected EOF".into() } else { why };
                 let text = format!(
                     "unexpected error when reading response body. Please retry. Original error: {why}"

@@ -52,6 +52,8 @@ pub async fn call_webhook(
             return Ok(answer);
         }
         retries += 1;
+        // The next answer may need its room.
+        drop(answer);
         tokio::time::sleep(wait).await;
     }
 }

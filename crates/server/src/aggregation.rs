@@ -36,7 +36,7 @@ use catalog::keys;
 use catalog::unreadable::{Concern, Unreadable};
 use documents::Documents;
 use metrics::AvailabilityMetrics;
-use outbound::{Forward, ServerTrust};
+use outbound::{AnswerLimit, Forward, ServerTrust};
 pub(crate) use reserved::check_service;
 use runtime::MetricRegistry;
 pub(crate) use service::{ApiService, Remote};
@@ -63,6 +63,8 @@ struct Registry {
     /// Incremented after every change of `services`.
     changed: watch::Sender<u64>,
     documents: Documents,
+    /// Limits the documents of aggregated API servers that are being read.
+    answers: AnswerLimit,
     metrics: AvailabilityMetrics,
     redirects: Redirects,
     /// The built-in group versions, which no APIService can give to another server.
@@ -102,6 +104,7 @@ impl ApiAggregation {
             changing: Mutex::default(),
             changed: watch::Sender::default(),
             documents: Documents::default(),
+            answers: AnswerLimit::default(),
             metrics: AvailabilityMetrics::new(metrics).map_err(ConfigError::other)?,
             redirects,
             served: served.clone(),

@@ -45,6 +45,19 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// Limit of the memory in bytes of the tree that JSON or YAML decodes to, known without decoding it. Typical objects take about half as much,
+/// without what YAML repeats by aliases.
+pub fn max_memory(text: &[u8]) -> usize {
+    /// An entry of a map, in a list that has grown to twice its size.
+    const NODE: usize = 2 * size_of::<(crate::Str, Value)>();
+    let (mut items, mut lines) = (1_usize, 0_usize);
+    for byte in text {
+        items += usize::from(matches!(byte, b',' | b'[' | b'{'));
+        lines += usize::from(*byte == b'\n');
+    }
+    items.max(lines).saturating_mul(NODE).saturating_add(text.len())
+}
+
 /// Decodes one JSON value; repeated keys are ignored.
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     read(bytes).map(|read| read.value)

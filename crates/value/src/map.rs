@@ -16,6 +16,12 @@ pub struct Map {
 }
 
 impl Map {
+    /// Bytes of memory that are reserved for further entries.
+    pub(crate) fn unused_bytes(&self) -> usize {
+        let unused = self.entries.capacity().saturating_sub(self.entries.len());
+        unused.saturating_mul(size_of::<(Str, Value)>())
+    }
+
     /// A map without entries.
     pub const fn new() -> Self {
         Map { entries: Vec::new() }

@@ -82,3 +82,25 @@ fn nested_values_are_set_and_removed_by_path() {
 fn value_is_at_most_32_bytes() {
     assert!(size_of::<Value>() <= 32, "{}", size_of::<Value>());
 }
+
+#[test]
+fn the_memory_of_a_tree_includes_what_it_reserves_and_is_at_most_what_its_text_allows() {
+    let list = |item: &str| format!("[{}]", vec![item; 10_000].join(","));
+    let text = "x".repeat(100_000);
+    for (item, least) in [
+        ("0", 10_000 * size_of::<Value>()),
+        ("[]", 10_000 * size_of::<Value>()),
+        (r#"{"a":0}"#, 10_000 * (2 * size_of::<Value>() + size_of::<crate::Str>())),
+        (r#"{"a":0,"b":[1,2]}"#, 10_000 * 100),
+        (&format!("{text:?}"), 10_000),
+    ] {
+        let document = list(item);
+        let memory = json::parse(document.as_bytes()).unwrap().memory();
+        let most = json::max_memory(document.as_bytes());
+        assert!((least..=most).contains(&memory), "{item:.20}: {least} {memory} {most}");
+    }
+    let yaml = "- 0\n".repeat(10_000);
+    assert!(crate::yaml::read(yaml.as_bytes()).unwrap().value.memory() <= json::max_memory(yaml.as_bytes()));
+    assert!((100_000..101_000).contains(&Value::from(text.as_str()).memory()));
+    assert_eq!(Value::Null.memory(), size_of::<Value>());
+}

@@ -26,6 +26,11 @@ pub enum Value {
     Map(Map),
 }
 
+/// The bytes of a text that are not in the `Str` itself.
+fn text_memory(text: &Str) -> usize {
+    if text.is_heap_allocated() { text.len().saturating_add(2 * size_of::<usize>()) } else { 0 }
+}
+
 impl Value {
     /// The value at `key`; `None` if this is not a map or lacks the key.
     pub fn get(&self, key: &str) -> Option<&Value> {
@@ -156,6 +161,27 @@ impl Value {
             }
             _ => 4,
         }
+    }
+
+    /// Approximate memory of the tree in bytes, without what other trees share with it being subtracted.
+    pub fn memory(&self) -> usize {
+        steps::count(1);
+        let heap = match self {
+            Value::String(text) => text_memory(text),
+            // What the list has reserved but does not use is included.
+            Value::List(items) => {
+                let unused = items.capacity().saturating_sub(items.len()).saturating_mul(size_of::<Value>());
+                items.iter().fold(unused, |sum, item| sum.saturating_add(item.memory()))
+            }
+            Value::Map(map) => {
+                let unused = map.unused_bytes();
+                map.iter().fold(unused, |sum, (key, value)| {
+                    sum.saturating_add(size_of::<Str>() + text_memory(key)).saturating_add(value.memory())
+                })
+            }
+            _ => 0,
+        };
+        heap.saturating_add(size_of::<Value>())
     }
 
     /// The list for modification; `None` for other types.

@@ -18,8 +18,8 @@ use api::field::quote;
 use http::header::{HeaderValue, USER_AGENT};
 use http::uri::{PathAndQuery, Uri};
 use outbound::{
-    BearerToken, ClientIdentity, Endpoint, LongRetry, OutboundCredential, OutboundRequest, OutboundTarget,
-    Reach, ServerTrust, WEBHOOK_AGENT, call_webhook,
+    AnswerLimit, BearerToken, ClientIdentity, Endpoint, LongRetry, OutboundCredential, OutboundRequest,
+    OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT, call_webhook,
 };
 use requests::request_info::clean_path;
 use storage::Store;
@@ -46,6 +46,7 @@ pub(crate) struct WebhookTransport {
     metrics: Arc<CustomMetrics>,
     /// For webhooks of aggregated API servers, which are called through this server.
     loopback: Loopback,
+    aggregated_answers: AnswerLimit,
 }
 
 /// Recently called targets, each with the value of `clock` at its last use.
@@ -88,13 +89,15 @@ impl WebhookTransport {
         metrics: Arc<CustomMetrics>,
         loopback: Loopback,
     ) -> Self {
-        WebhookTransport { store, credentials, tokens, targets: Mutex::default(), metrics, loopback }
+        let (targets, aggregated_answers) = (Mutex::default(), AnswerLimit::default());
+        WebhookTransport { store, credentials, tokens, targets, metrics, loopback, aggregated_answers }
     }
 
     async fn exchange(&self, outgoing: OutgoingReview<'_>) -> Result<WebhookReply, TransportError> {
         let located = locate(&outgoing.target.endpoint).map_err(TransportError::Unusable)?;
         if aggregated::is_own_service(&outgoing.target.endpoint) {
-            return aggregated::send_review(&self.loopback, outgoing, &located).await;
+            return aggregated::send_review(&self.loopback, &self.aggregated_answers, outgoing, &located)
+                .await;
         }
         // An unusable configuration is reported before a token is requested or a service is resolved.
         let mut endpoint = self.endpoint(outgoing.target, &located)?;
@@ -128,6 +131,8 @@ impl WebhookTransport {
             self.metrics.webhook_failed(&failure);
             TransportError::Failed(failure.message)
         })?;
+        // The reply is parsed next.
+        heavy_lane::enter_lane(answer.body.len()).await;
         Ok(WebhookReply {
             status: answer.status,
             content_type: answer.content_type().to_owned(),

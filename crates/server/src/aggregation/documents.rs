@@ -12,7 +12,6 @@ use bytes::Bytes;
 use documents::discovery::{self, Registration, RemoteVersion};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, Uri};
-use http_body_util::{BodyExt as _, Limited};
 use tokio::sync::Notify;
 use tracing::debug;
 use value::{Backoff, Str, Value, json, write};
@@ -30,6 +29,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_DISCOVERY: usize = 8 << 20;
 /// Size limit of what it says about one group version, in bytes of JSON: every answer at `/apis` repeats it.
 const MAX_ENTRY: usize = 1 << 20;
+
+/// Limit of the memory in bytes of all OpenAPI v2 documents: every answer at `/openapi/v2` repeats them.
+const MAX_V2_MEMORY: usize = 64 << 20;
 
 /// Fetched documents by name of the APIService.
 #[derive(Default)]
@@ -52,6 +54,26 @@ impl Documents {
     pub(super) fn update(&self, name: &Str, change: impl FnOnce(&mut RemoteDocuments)) {
         let mut all = self.by_service.lock().unwrap_or_else(PoisonError::into_inner);
         change(all.entry(name.clone()).or_default());
+    }
+
+    /// Replaces the v2 document of an APIService. Returns whether it has changed; fails, and removes the former one, if all v2 documents together
+    /// would take more than [`MAX_V2_MEMORY`].
+    pub(super) fn replace_v2(&self, name: &Str, document: Value) -> Result<bool, String> {
+        let mut all = self.by_service.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = all.get_mut(name).and_then(|documents| documents.v2.take());
+        if before.as_deref() == Some(&document) {
+            all.entry(name.clone()).or_default().v2 = before;
+            return Ok(false);
+        }
+        let others =
+            all.values().filter_map(|documents| documents.v2.as_deref()).map(Value::memory).sum::<usize>();
+        if others.saturating_add(document.memory()) > MAX_V2_MEMORY {
+            return Err(format!(
+                "the OpenAPI v2 documents of all servers take more than {MAX_V2_MEMORY} bytes"
+            ));
+        }
+        all.entry(name.clone()).or_default().v2 = Some(Arc::new(document));
+        Ok(true)
     }
 
     /// Removes the documents of the APIServices that `keep` rejects. Returns whether any were removed.
@@ -267,19 +289,10 @@ pub(super) async fn get(
     request.headers_mut().extend(headers);
     let response = transport.send(request).await.map_err(|failure| failure.message)?;
     let (parts, body) = response.into_parts();
-    let body = Limited::new(body, limit).collect().await.map_err(|error| error.to_string())?.to_bytes();
+    let answers = &state.apis.aggregation.registry.answers;
+    let body = answers.read(body, limit).await.map_err(|error| error.to_string())?;
     Ok(FetchedDocument { status: parts.status.as_u16(), headers: parts.headers, body })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_discovery_of_a_version_has_a_size_limit() {
-        let of = |length: usize| bounded(Value::map([("resources", Value::from("r".repeat(length)))]));
-        assert!(of(MAX_ENTRY - 100).is_ok());
-        let why = of(MAX_ENTRY).unwrap_err();
-        assert!(why.contains("more than 1048576"), "{why}");
-    }
-}
+mod tests;

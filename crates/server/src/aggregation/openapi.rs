@@ -19,7 +19,10 @@ use crate::state::State;
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Size limits of the v3 index and of the v2 document, in bytes.
 const MAX_INDEX: usize = 1 << 20;
-const MAX_DOCUMENT: usize = 16 << 20;
+const MAX_DOCUMENT: usize = 8 << 20;
+/// Limits of the memory in bytes of a v2 document, as fetched and reduced to its group version.
+const MAX_FETCHED_MEMORY: usize = 256 << 20;
+const MAX_MEMORY: usize = 16 << 20;
 /// The user in the front-proxy headers of these requests. kube-aggregator uses another one than for availability and discovery.
 const OPENAPI_USER: &str = "system:aggregator";
 
@@ -36,7 +39,7 @@ pub(super) async fn refresh_openapi(state: Arc<State>, name: Str, refresh: Arc<N
             return;
         }
         let v3 = limited(v3(&state, &service)).await;
-        let v2 = limited(v2(&state, &service, &mut tag)).await;
+        let mut v2 = limited(v2(&state, &service, &mut tag)).await;
         let failed = [v3.as_ref().err(), v2.as_ref().err()].into_iter().flatten().next();
         let wait = match failed {
             None => {
@@ -49,6 +52,16 @@ pub(super) async fn refresh_openapi(state: Arc<State>, name: Str, refresh: Arc<N
             }
         };
         let mut news = false;
+        if let Ok(Some(Fetched::Document(document))) = v2 {
+            match state.apis.aggregation.documents().replace_v2(&name, document) {
+                Ok(is_news) => news = is_news,
+                Err(why) => {
+                    (tag, news) = (None, true);
+                    debug!(api_service = %name, error = why, "dropping the OpenAPI v2 document of an aggregated API server");
+                }
+            }
+            v2 = Ok(Some(Fetched::Same));
+        }
         state.apis.aggregation.documents().update(&name, |fetched| {
             // A failed fetch keeps the documents of the previous one.
             if let Ok(v3) = v3
@@ -57,13 +70,8 @@ pub(super) async fn refresh_openapi(state: Arc<State>, name: Str, refresh: Arc<N
                 fetched.v3 = v3;
                 news = true;
             }
-            match v2 {
-                Ok(Some(Fetched::Document(document))) if fetched.v2.as_deref() != Some(&document) => {
-                    fetched.v2 = Some(Arc::new(document));
-                    news = true;
-                }
-                Ok(None) => news |= fetched.v2.take().is_some(),
-                Ok(Some(_)) | Err(_) => {}
+            if let Ok(None) = v2 {
+                news |= fetched.v2.take().is_some();
             }
         });
         if news {
@@ -126,15 +134,32 @@ async fn v2(
     }
     let (group, version) = (service.registration.group.clone(), service.registration.version.clone());
     let body = answer.body;
+    let size = body.len();
     let read = move || {
+        if json::max_memory(&body) > MAX_FETCHED_MEMORY {
+            return Err("the document has too many parts".to_owned());
+        }
         let document = json::parse(&body).map_err(|error| error.to_string())?;
-        Ok(openapi::below(document, &format!("/apis/{group}/{version}/")))
+        drop(body);
+        bounded(openapi::below(document, &format!("/apis/{group}/{version}/")))
     };
-    // Parsing a large document would block the async runtime.
-    let document: Result<Value, String> =
-        tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
-    let document = document?;
+    let document = state.serving.heavy.run(size, read).await;
+    let document = document.unwrap_or_else(|| Err("the server is stopping".to_owned()))?;
     // Remember the `ETag` only after the document was parsed successfully.
     *tag = answer.headers.get(ETAG).cloned();
     Ok(Some(Fetched::Document(document)))
 }
+
+/// Refuses a document that is too large.
+fn bounded(document: Value) -> Result<Value, String> {
+    let memory = document.memory();
+    if memory > MAX_MEMORY {
+        return Err(format!(
+            "its part for the group version takes {memory} bytes of memory, more than {MAX_MEMORY}"
+        ));
+    }
+    Ok(document)
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,8 +13,7 @@ use bytes::Bytes;
 use heavy_lane::Effort;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use http::{Method, Response};
-use http_body_util::{BodyExt as _, Limited};
-use outbound::{WEBHOOK_AGENT, max_answer_to};
+use outbound::{AnswerLimit, WEBHOOK_AGENT, max_answer_to};
 
 use super::{Loopback, WebhookAddress, go_seconds, time_left};
 use crate::body::Body;
@@ -29,6 +28,7 @@ pub(super) fn is_own_service(endpoint: &WebhookEndpoint) -> bool {
 /// Sends a review to the aggregated API server that serves the path.
 pub(super) async fn send_review(
     loopback: &Loopback,
+    answers: &AnswerLimit,
     outgoing: OutgoingReview<'_>,
     located: &WebhookAddress,
 ) -> Result<WebhookReply, TransportError> {
@@ -58,11 +58,11 @@ pub(super) async fn send_review(
     let asked: AdmissionFuture<'_, Response<Body>> = Box::pin(pipeline::internal(&state, request));
     let exchange = async {
         let (parts, body) = asked.await.into_parts();
-        let whole = Limited::new(body, longest).collect().await;
-        let body = whole.map_err(|error| failed(&error.to_string()))?.to_bytes().to_vec();
+        let body = answers.read(body, longest).await.map_err(|error| failed(&error.to_string()))?;
         let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
-        Ok(WebhookReply { status: parts.status.as_u16(), content_type, body })
+        heavy_lane::enter_lane(body.len()).await;
+        Ok(WebhookReply { status: parts.status.as_u16(), content_type, body: body.to_vec() })
     };
     tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| Err(failed("context deadline exceeded")))
 }
