@@ -277,6 +277,11 @@ impl Server {
         resident_kib(self.pid())
     }
 
+    /// The most resident memory that the process has had.
+    pub fn peak_resident_kib(&self) -> Option<u64> {
+        status_kib(self.pid(), "VmHWM:")
+    }
+
     /// The log output so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -379,8 +384,12 @@ pub fn kubeconfig(url: &str, token: &str) -> String {
 
 /// The resident memory of a process in KiB.
 pub fn resident_kib(pid: u32) -> Option<u64> {
+    status_kib(pid, "VmRSS:")
+}
+
+fn status_kib(pid: u32, field: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim().trim_end_matches("kB").trim().parse().ok()
 }
 

@@ -27,6 +27,7 @@ use transport::byte_budget::{BudgetAccount, ByteBudget, ByteCharge};
 use transport::connections::ConnectionClaim;
 use transport::discard::{Discarding, MAX_BODY};
 use transport::long_running::LongRunningRequest;
+use transport::objects::ObjectCharge;
 use transport::paced::{BodyReadError, Paced};
 use transport::unsent::Payer;
 use value::Value;
@@ -85,8 +86,10 @@ pub struct Call {
     permit: Permit,
     caller: Caller,
     body: RequestBody,
-    /// Charge of the body, until the request ends, because what is decoded from it lives as long.
+    /// Charge of the body, until the request ends.
     charge: Option<ByteCharge>,
+    /// Charge of the objects that are decoded from the body or read for the request, which live as long.
+    objects: ObjectCharge,
     warnings: Vec<String>,
     /// Set of all entries in `warnings`, to find duplicates.
     warned: HashSet<String>,
@@ -184,6 +187,7 @@ impl Call {
             permit,
             body,
             charge: None,
+            objects: ObjectCharge::default(),
             warnings: Vec::new(),
             warned: HashSet::new(),
             record,
@@ -307,6 +311,15 @@ impl Call {
     pub async fn enter_lane_for_all(&self, entries: &[Arc<StoredEntry>]) {
         let sizes = entries.iter().map(|entry| entry.body.len().saturating_add(heavy_lane::BYTES_PER_OBJECT));
         self.enter_lane(sizes.fold(0, usize::saturating_add)).await;
+    }
+
+    /// Charges these objects until the request ends, and refuses with 429 if they do not fit. A request that has begun to write is not
+    /// refused.
+    pub fn charge_objects<'o>(&mut self, objects: impl IntoIterator<Item = &'o Value>) -> Result<(), Status> {
+        if self.effort.has_written() {
+            return Ok(());
+        }
+        self.objects.grow_to(objects.into_iter().map(Value::memory).sum())
     }
 
     async fn read_unread(&mut self) -> Result<Bytes, Status> {

@@ -123,6 +123,7 @@ impl Converter<'_> {
                 if list.room == 0 { Err(inflated()) } else { Ok(current) }
             }
             Ok(current) => Ok(current),
+            Err(status) if is_refused(&status) => Err(status),
             Err(status) => self.retry_one_by_one(custom, entries, list, status).await,
         }
     }
@@ -348,8 +349,16 @@ fn inflated() -> Status {
 /// Upper limit of objects that the error of a list names as unreadable.
 const MAX_UNREADABLE: usize = 100;
 
+/// True if the conversion was refused because of other requests of the client, and not because of the object.
+fn is_refused(status: &Status) -> bool {
+    status.code() == 429
+}
+
 /// Kubernetes' error for a stored object that cannot be converted.
 fn undecodable(entry: &StoredEntry, status: &Status) -> Status {
+    if is_refused(status) {
+        return status.clone();
+    }
     Status::internal(corrupt(keys::below_root(&entry.key), entry.revision, status))
 }
 

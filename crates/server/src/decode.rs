@@ -154,6 +154,7 @@ async fn read(call: &mut Call, expected: &GroupVersionKind) -> Result<(Bytes, Bo
         BodyMedia::Json => refused(&format!("couldn't get version/kind; {e}")),
         BodyMedia::Yaml | BodyMedia::Protobuf => refused(&e),
     })?;
+    call.charge_objects([&tree.value])?;
     Ok((body, media, tree))
 }
 

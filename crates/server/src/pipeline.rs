@@ -30,6 +30,7 @@ use runtime::LogLimit;
 use tracing::warn;
 use transport::accept::Peer;
 use transport::byte_budget::BudgetAccount;
+use transport::objects;
 use transport::unsent::Payer;
 
 use crate::aggregation;
@@ -202,7 +203,8 @@ async fn serve_network_request(
             connection: Some(peer.connection.clone()),
         },
     });
-    let mut outcome = serve_authenticated(state, uri, request).await;
+    let objects = Payer::new(&state.serving.object_budget, payer.account().clone());
+    let mut outcome = objects::charged_to(objects, serve_authenticated(state, uri, request)).await;
     if let Some(uids) = uids {
         uids.add_to(&mut outcome.response);
     }

@@ -1,7 +1,8 @@
-//! Limits the bytes held for clients at once, in total and per account: request bodies, and responses that clients have not read.
+//! Limits the bytes held for clients at once, in total and per account: request bodies, the objects that are decoded from them or for them,
+//! and responses that clients have not read.
 //!
-//! A body is charged as it arrives, for the bytes received and not for the declared length, until its request ends; the objects decoded
-//! from it are freed by then too. Before it is read, it is charged for the bytes that the buffers of its connection can hold
+//! A body is charged as it arrives, for the bytes received and not for the declared length, until its request ends. Before it is read, it
+//! is charged for the bytes that the buffers of its connection can hold
 //! ([`Discarding::charge_buffers`](crate::discard::Discarding::charge_buffers)). A response is charged until its last byte is handed to the
 //! socket. Bytes that do not fit are refused at once (429) instead of waiting: waiting bodies would hold the bytes that have arrived, and
 //! all of them could wait for each other.
@@ -21,8 +22,10 @@ use value::Str;
 
 use crate::connections::ClientAddress;
 
-/// Size of each budget in bytes.
+/// Size in bytes of the budgets for bodies and for answers.
 const TOTAL: u64 = 256 << 20;
+/// Size in bytes of the budget for decoded objects. Half of it, the share of a user alone, has room for every object that fits into a body.
+const TOTAL_OF_OBJECTS: u64 = 768 << 20;
 /// Minimum charge of a body, for its task and the connection's buffers.
 const MINIMUM: u64 = 16 << 10;
 /// Granularity of later charges, in bytes.
@@ -184,7 +187,7 @@ impl ByteBudget {
             "Number of request bodies that were not read to their end, by reason: total and share (of the budget for bodies), slow.",
             &["reason"],
         )?;
-        Ok(Self::with("request bodies", BudgetMetrics { held, refused }))
+        Ok(Self::with("request bodies", TOTAL, BudgetMetrics { held, refused }))
     }
 
     pub fn for_answers(registry: &MetricRegistry) -> Result<Arc<Self>, prometheus::Error> {
@@ -197,13 +200,26 @@ impl ByteBudget {
             "Number of times that the budget for unread answers was exceeded, by reason: total, share.",
             &["reason"],
         )?;
-        Ok(Self::with("unread answers", BudgetMetrics { held, refused }))
+        Ok(Self::with("unread answers", TOTAL, BudgetMetrics { held, refused }))
     }
 
-    fn with(what: &'static str, metrics: BudgetMetrics) -> Arc<Self> {
+    pub fn for_objects(registry: &MetricRegistry) -> Result<Arc<Self>, prometheus::Error> {
+        let held = registry.gauge(
+            "portcullis_decoded_object_bytes",
+            "Estimated memory in bytes of the large decoded objects of requests, as charged to the budget for them.",
+        )?;
+        let refused = registry.counter_vec(
+            "portcullis_decoded_object_refused_total",
+            "Number of requests that were refused because of the budget for decoded objects, by reason: total, share.",
+            &["reason"],
+        )?;
+        Ok(Self::with("decoded objects", TOTAL_OF_OBJECTS, BudgetMetrics { held, refused }))
+    }
+
+    fn with(what: &'static str, total: u64, metrics: BudgetMetrics) -> Arc<Self> {
         let metrics = Some(metrics);
         let (in_use, held, log) = (AtomicU64::new(0), Mutex::default(), LogLimit::default());
-        Arc::new(ByteBudget { total: TOTAL, what, in_use, held, metrics, log })
+        Arc::new(ByteBudget { total, what, in_use, held, metrics, log })
     }
 
     /// Opens the charge of a body that has not arrived yet; refuses with 429 if it does not fit.

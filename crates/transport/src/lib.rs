@@ -7,7 +7,7 @@
 //! - [`tls`] is the configuration of the listener; [`trust`] verifies client certificates against the CAs in force, by the rules in
 //!   [`authorities`]; [`pki`] creates certificates.
 //! - [`byte_budget::ByteBudget`] limits the bytes that the server holds for clients; [`paced::Paced`] and [`discard::Discarding`] receive
-//!   request bodies.
+//!   request bodies; [`objects`] charges what is decoded from them.
 //!
 //! ```
 //! use transport::{pki, tls};
@@ -28,6 +28,7 @@ pub mod discard;
 pub mod drain;
 mod host;
 pub mod long_running;
+pub mod objects;
 pub mod paced;
 pub mod pki;
 pub mod tls;

@@ -42,6 +42,11 @@ impl Payer {
         self.budget.check_room(&self.account)
     }
 
+    /// Charges memory until the result is dropped, or refuses with 429.
+    pub fn charge_memory(&self, bytes: u64) -> Result<ByteCharge, Status> {
+        self.budget.charge(self.account.clone(), bytes)
+    }
+
     /// Returns the bytes, charged until their last part is dropped, or unchanged with a 429 if they do not
     /// fit.
     pub fn charge(&self, bytes: Bytes) -> Result<Bytes, (Bytes, Status)> {
@@ -97,8 +102,7 @@ impl UnsentPieces {
     pub fn charge_work(&mut self, bytes: u64) -> Result<Option<ByteCharge>, Status> {
         self.check()?;
         let Some(payer) = &self.payer else { return Ok(None) };
-        let charge = payer.budget.charge(payer.account.clone(), bytes);
-        charge.map(Some).map_err(|status| self.refuse(status))
+        payer.charge_memory(bytes).map(Some).map_err(|status| self.refuse(status))
     }
 
     /// Adds bytes to the response.

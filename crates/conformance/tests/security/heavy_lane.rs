@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use conformance::webhook::{ReviewCall, ReviewReply, ServingCertificate, WebhookServer};
 use conformance::{Client, Problem, Server, accepts, eventually, rejects};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -14,6 +15,8 @@ use crate::callers::metric;
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
+/// More reads of a CRD than those of the garbage collector, which are five.
+const MANY_READS: f64 = 7.0;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The number of requests that ran on the lane.
@@ -92,6 +95,63 @@ async fn controllers_read_large_objects_on_the_heavy_lane() {
         })
         .await
         .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn large_answers_of_admission_webhooks_are_read_on_the_heavy_lane() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let webhook = WebhookServer::start(ServingCertificate::Signed, |call: &ReviewCall| {
+        let is_large = call.review["request"]["name"] == "large";
+        let padding = "x".repeat(if is_large { 200_000 } else { 1_000 });
+        ReviewReply::Response(json!({"allowed": true, "auditAnnotations": {"padding": padding}}))
+    });
+    let webhook = webhook.await.unwrap();
+    let configuration = json!({"metadata": {"name": "padding"}, "webhooks": [{
+        "name": "padding.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+        "clientConfig": {"url": webhook.url("/"), "caBundle": webhook.ca_bundle}}]});
+    let webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    accepts(client.post(webhooks, &configuration).await).unwrap();
+    for (name, is_large) in [("small", false), ("large", true)] {
+        let before = lane_requests(&client).await;
+        let map = json!({"metadata": {"name": name}});
+        accepts(client.post("/api/v1/namespaces/default/configmaps", &map).await).unwrap();
+        assert_eq!(lane_requests(&client).await > before, is_large, "{name}");
+    }
+    assert_eq!(webhook.take_calls().len(), 2);
+}
+
+#[tokio::test]
+async fn large_crds_are_read_on_the_heavy_lane() {
+    let server = Server::serve(&[]).await.unwrap();
+    let client = server.client().unwrap();
+    let reads = async || metric(&client, "portcullis_large_background_tasks_total", "").await.unwrap();
+    for (plural, description, is_large) in [("smalls", 10, false), ("larges", 200_000, true)] {
+        let crd = json!({
+            "metadata": {"name": format!("{plural}.example.com")},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {"plural": plural, "kind": plural, "listKind": format!("{plural}list"), "singular": plural},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                    {"type": "object", "description": "x".repeat(description)}}}],
+            },
+        });
+        let before = reads().await;
+        accepts(client.post(CRDS, &crd).await).unwrap();
+        let path = format!("/apis/example.com/v1/namespaces/default/{plural}");
+        eventually(PATIENCE, async || accepts(client.get(&path).await)).await.unwrap();
+        // The garbage collector reads each change, and so do the informer of CRDs and the task that writes their status.
+        let many = async || match reads().await - before {
+            more if more >= MANY_READS => Ok(()),
+            more => Err(Problem::new(format!("{plural}: {more} reads used the lane"))),
+        };
+        if is_large {
+            eventually(PATIENCE, many).await.unwrap();
+        } else {
+            many().await.unwrap_err();
+        }
     }
 }
 

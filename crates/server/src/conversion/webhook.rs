@@ -16,6 +16,7 @@ use outbound::{
     Endpoint, LongRetry, OutboundRequest, OutboundTarget, Reach, ServerTrust, WEBHOOK_AGENT, call_webhook,
 };
 use runtime::truncate_remote::{MAX_OBJECTS, truncate_remote};
+use transport::objects::{COPIES, ObjectCharge};
 use value::go::base64::STD;
 use value::{Map, Str, Value, go, json, write};
 
@@ -79,6 +80,9 @@ async fn convert_by_webhook(
     let Some(review) = reviews.into_iter().find(|version| matches!(*version, "v1" | "v1beta1")) else {
         return Err(ConversionFailure::NoReview);
     };
+    let mut charge = ObjectCharge::default();
+    let memory = objects.iter().map(Value::memory).sum::<usize>();
+    charge.grow_to(memory).map_err(ConversionFailure::TooMuch)?;
     let uid = runtime::random::uid();
     let api_version = format!("apiextensions.k8s.io/{review}");
     // The resource version belongs to the stored object, whatever its version: the webhook neither sees nor changes it.
@@ -124,7 +128,11 @@ async fn convert_by_webhook(
     }
     // The answer may be large even if the objects sent are small.
     heavy_lane::enter_lane(answer.body.len()).await;
-    let answer = read(&answer.body).map_err(ConversionFailure::Call)?;
+    let received = json::max_memory(&answer.body) / COPIES;
+    charge.grow_to(memory.saturating_add(received)).map_err(ConversionFailure::TooMuch)?;
+    let body = answer.body;
+    let answer = read(&body).map_err(ConversionFailure::Call)?;
+    drop(body);
     let converted = converted(&answer, review, &api_version, &uid).map_err(ConversionFailure::Answer)?;
     if converted.len() != objects.len() {
         return Err(ConversionFailure::Count { returned: converted.len(), expected: objects.len() });
@@ -207,6 +215,8 @@ fn converted<'a>(
 enum ConversionFailure {
     /// The CRD lists no `ConversionReview` version that this server supports.
     NoReview,
+    /// The client has too many large objects in memory.
+    TooMuch(Status),
     /// The call failed, returned an error status, or its body is not an object.
     Call(String),
     /// The response does not match the request, or reports a failure.
@@ -223,7 +233,7 @@ impl ConversionFailure {
     /// Label of the failure in metrics; `None` if no call was made.
     fn review(&self) -> Option<ConversionResult> {
         match self {
-            ConversionFailure::NoReview => None,
+            ConversionFailure::NoReview | ConversionFailure::TooMuch(_) => None,
             ConversionFailure::Call(_) => Some(ConversionResult::NotAsked),
             ConversionFailure::Answer(_) => Some(ConversionResult::Malformed),
             ConversionFailure::Count { .. } => Some(ConversionResult::Partial),
@@ -236,6 +246,7 @@ impl ConversionFailure {
     /// The error for the client. All text from the webhook passes through here and is truncated.
     fn status(&self, about: &str) -> Status {
         Status::plain(match self {
+            ConversionFailure::TooMuch(status) => return status.clone(),
             ConversionFailure::NoReview => "no supported conversion review versions".to_owned(),
             ConversionFailure::Call(why) | ConversionFailure::Answer(why) => {
                 format!("conversion webhook for {about} failed: {}", truncate_remote(why))

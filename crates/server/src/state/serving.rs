@@ -36,6 +36,8 @@ pub struct Serving {
     pub seats: Seats,
     /// Bounds the bytes of request bodies that are held in memory.
     pub body_budget: Arc<ByteBudget>,
+    /// Bounds the memory of decoded objects.
+    pub(crate) object_budget: Arc<ByteBudget>,
     /// Bounds the bytes of responses that wait for their clients.
     pub answer_budget: Arc<ByteBudget>,
     /// The threads for requests that compute much.
@@ -78,6 +80,7 @@ impl ServingConfig {
             flow_control,
             seats: Seats::new(self.max_in_flight, self.max_mutating_in_flight),
             body_budget: ByteBudget::for_bodies(registry).map_err(ConfigError::other)?,
+            object_budget: ByteBudget::for_objects(registry).map_err(ConfigError::other)?,
             answer_budget: ByteBudget::for_answers(registry).map_err(ConfigError::other)?,
             heavy: HeavyLane::start(registry).map_err(ConfigError::other)?,
             under_way: Arc::new(Semaphore::new(MAX_UNDER_WAY as usize)),

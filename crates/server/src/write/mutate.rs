@@ -98,6 +98,7 @@ impl WriteContext<'_> {
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Status> {
+        call.charge_objects(object.as_deref().into_iter().chain(old))?;
         let mut notes = AdmissionNotes::default();
         let is_new = operation == Operation::Create;
         if let Some(object) = &object
@@ -123,6 +124,8 @@ impl WriteContext<'_> {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Status> {
+        // Mutating admission may have enlarged the object.
+        call.charge_objects(object.into_iter().chain(old))?;
         let mut notes = AdmissionNotes::default();
         let attributes = self.attributes(call, operation, name, old);
         let outcome = self.state.admission.chain.validate(&attributes, object, self.state, &mut notes).await;
