@@ -1,6 +1,7 @@
 //! The references of pods and volumes to other objects.
 
 use api::meta;
+use api::validation::repeated::first_by;
 use value::{Str, Value, format_smolstr};
 
 use crate::node::graph::NodeObject;
@@ -48,11 +49,11 @@ pub(super) fn of_pod(pod: &Value, add: &mut impl FnMut(NodeObject, Str)) {
             add(NodeObject::Claim, Some(&format_smolstr!("{}-{name}", meta::name(pod))));
         }
     }
+    let statuses = first_by(pod.list_at(&["status", "resourceClaimStatuses"]), "name");
     for claim in pod.list_at(&["spec", "resourceClaims"]) {
         let made = || {
-            let name = claim.str_at(&["name"]);
-            let statuses = pod.list_at(&["status", "resourceClaimStatuses"]);
-            statuses.iter().find(|s| s.str_at(&["name"]) == name)?.str_at(&["resourceClaimName"])
+            let name = claim.str_at(&["name"]).unwrap_or_default();
+            statuses.get(name)?.str_at(&["resourceClaimName"])
         };
         add(NodeObject::ResourceClaim, claim.str_at(&["resourceClaimName"]).or_else(made));
     }
