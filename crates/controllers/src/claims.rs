@@ -9,7 +9,7 @@ mod creation;
 mod index;
 mod objects;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use crate::events;
 pub use counts::{ClaimLabels, ClaimObserver, ObserveClaims};
 use index::PodClaimIndex;
 pub(crate) use objects::{
-    ResolvedClaim, UnresolvedClaim, add_reservation, is_allocated, is_done, is_owned_by_pod, is_reserved_for,
-    reservations, resolve_claim,
+    ClaimStatuses, ResolvedClaim, UnresolvedClaim, add_reservation, is_allocated, is_done, is_owned_by_pod,
+    is_reserved_for, reservations,
 };
 use objects::{is_for_pod, owning_pod};
 
@@ -36,6 +36,8 @@ const EVENT_SOURCE: &str = "resource_claim";
 pub(crate) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// Maximum number of pods in `status.reservedFor`, as in kube-apiserver.
 pub(crate) const MAX_RESERVATIONS: usize = 256;
+/// Entries of `spec.resourceClaims` that are handled between two points at which other tasks can run: each reads a claim.
+const ENTRIES_PER_TURN: usize = 64;
 /// Delay before a reservation for an unobserved pod is checked: the reserving scheduler may have seen the pod earlier than we did.
 const UNOBSERVED_POD_DELAY: Duration = Duration::from_secs(30);
 
@@ -172,9 +174,11 @@ impl<A: Api> ResourceClaimController<A> {
         }
         let entries = pod.list_at(&["spec", "resourceClaims"]);
         let mut claim_names = BTreeMap::new();
+        let statuses = ClaimStatuses::of(&pod);
         let mut own_claims = None;
-        for one in entries {
-            match self.ensure_claim(&pod, one, &mut own_claims).await {
+        for (i, one) in entries.iter().enumerate() {
+            yield_between_turns(i).await;
+            match self.ensure_claim(&pod, &statuses, one, &mut own_claims).await {
                 Ok(None) => {}
                 Ok(Some(claim)) => {
                     claim_names.insert(one.str_at(&["name"]).unwrap_or_default().to_owned(), claim);
@@ -210,17 +214,22 @@ impl<A: Api> ResourceClaimController<A> {
         if pod.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty() {
             return Ok(());
         }
-        for one in entries {
-            self.reserve(&pod, one).await?;
+        let mut reserved = HashSet::new();
+        for (i, one) in entries.iter().enumerate() {
+            yield_between_turns(i).await;
+            // Several entries may refer to one claim.
+            if let Ok(Some(claim)) = statuses.resolve(one)
+                && reserved.insert(claim.clone())
+            {
+                self.reserve(&pod, claim).await?;
+            }
         }
         Ok(())
     }
 
     /// Reserves an allocated claim for a pod that was bound without the scheduler.
-    async fn reserve(&self, pod: &Value, one: &Value) -> Result<(), Status> {
-        let Ok(Some(ResolvedClaim { name, created_for_pod })) = resolve_claim(pod, one) else {
-            return Ok(());
-        };
+    async fn reserve(&self, pod: &Value, claim: ResolvedClaim) -> Result<(), Status> {
+        let ResolvedClaim { name, created_for_pod } = claim;
         let object_ref = self.claims.object_ref(meta::namespace(pod), &name);
         let Some(mut claim) = self.api.get(&object_ref)? else { return Ok(()) };
         let usable = is_allocated(&claim) && (!created_for_pod || is_owned_by_pod(pod, &claim));
@@ -296,6 +305,13 @@ impl<A: Api> ResourceClaimController<A> {
         }
         let pod = self.api.get(&self.pods.object_ref(namespace, text("name")))?;
         Ok(pod.is_some_and(|pod| meta::uid(&pod) == text("uid") && !is_done(&pod)))
+    }
+}
+
+/// Yields before the first entry of each further turn.
+pub(crate) async fn yield_between_turns(entry: usize) {
+    if entry > 0 && entry.is_multiple_of(ENTRIES_PER_TURN) {
+        tokio::task::yield_now().await;
     }
 }
 

@@ -189,7 +189,7 @@ impl<A: Api> Controller for Scheduler<A> {
         let Some(pod) = self.api.get(&object_ref)?.filter(is_pending) else {
             return Ok(ReconcileOutcome::Done);
         };
-        let pod_claims = match self.pod_claims(&pod)? {
+        let pod_claims = match self.pod_claims(&pod).await? {
             Err(why) => {
                 self.report_unschedulable(&object_ref, &pod, &why).await?;
                 return Ok(ReconcileOutcome::Done);

@@ -1,10 +1,12 @@
 //! Creates claims from templates for pods.
 
+use std::collections::HashMap;
+
 use api::{Status, meta};
 use value::text::first_chars;
 use value::{Str, Value};
 
-use super::objects::{ResolvedClaim, UnresolvedClaim, is_owned_by_pod, resolve_claim};
+use super::objects::{ClaimStatuses, ResolvedClaim, UnresolvedClaim, is_owned_by_pod};
 use super::{ObserveClaims, ResourceClaimController};
 use crate::api::Api;
 
@@ -34,25 +36,27 @@ impl From<Status> for ClaimCreationError {
 
 impl<A: Api> ResourceClaimController<A> {
     /// Returns the name of the claim to record in the pod's status, creating the claim if none exists; `None` if there is no change.
-    /// `own_claims` caches the claims owned by the pod across calls.
+    /// `own_claims` caches the result of [`own_claim_names`] across calls.
     pub(super) async fn ensure_claim(
         &self,
         pod: &Value,
+        statuses: &ClaimStatuses<'_>,
         one: &Value,
-        own_claims: &mut Option<Vec<Value>>,
+        own_claims: &mut Option<HashMap<Str, Str>>,
     ) -> Result<Option<Str>, ClaimCreationError> {
         let namespace = meta::namespace(pod);
-        match resolve_claim(pod, one) {
+        match statuses.resolve(one) {
             Err(UnresolvedClaim::Unknown) => {
                 let entry = one.str_at(&["name"]).unwrap_or_default();
                 return Err(ClaimCreationError::because(format!(
                     "checking for claim before creating it: pod claim {entry}: none of the supported fields are set"
                 )));
             }
-            Ok(None) => return Ok(None),
-            Ok(Some(ResolvedClaim { name, created_for_pod })) => {
+            // Nothing is created for an entry that names its claim, so the claim need not be read.
+            Ok(None | Some(ResolvedClaim { created_for_pod: false, .. })) => return Ok(None),
+            Ok(Some(ResolvedClaim { name, created_for_pod: true })) => {
                 let stored = self.api.get(&self.claims.object_ref(namespace, &name))?;
-                if stored.is_some_and(|claim| !created_for_pod || is_owned_by_pod(pod, &claim)) {
+                if stored.is_some_and(|claim| is_owned_by_pod(pod, &claim)) {
                     return Ok(None);
                 }
             }
@@ -63,18 +67,10 @@ impl<A: Api> ResourceClaimController<A> {
         // A claim may have been created while the update of the pod's status failed.
         let own = match own_claims {
             Some(own) => own,
-            None => {
-                let mut all = self.api.list(&self.claims, namespace)?;
-                all.retain(|claim| is_owned_by_pod(pod, claim));
-                own_claims.insert(all)
-            }
+            None => own_claims.insert(own_claim_names(pod, &self.api.list(&self.claims, namespace)?)),
         };
-        let orphan = own.iter().find(|claim| {
-            !meta::is_deleting(claim)
-                && claim.str_at(&["metadata", "annotations", POD_CLAIM]) == Some(pod_claim)
-        });
-        if let Some(orphan) = orphan {
-            return Ok(Some(meta::name(orphan).into()));
+        if let Some(orphan) = own.get(pod_claim) {
+            return Ok(Some(orphan.clone()));
         }
         self.create_from_template(pod, pod_claim, template).await.map(Some)
     }
@@ -121,6 +117,17 @@ impl<A: Api> ResourceClaimController<A> {
         let namespace = self.api.get(&self.namespaces.object_ref("", namespace))?;
         Ok(namespace.is_some_and(|namespace| api::admin_access::allowed_by(&namespace).is_some()))
     }
+}
+
+/// Names of the claims that were created for a pod and are not being deleted, by the entry of `spec.resourceClaims`.
+pub(super) fn own_claim_names(pod: &Value, claims: &[Value]) -> HashMap<Str, Str> {
+    let mut names = HashMap::new();
+    for claim in claims.iter().filter(|claim| is_owned_by_pod(pod, claim) && !meta::is_deleting(claim)) {
+        if let Some(entry) = claim.str_at(&["metadata", "annotations", POD_CLAIM]) {
+            names.entry(entry.into()).or_insert_with(|| meta::name(claim).into());
+        }
+    }
+    names
 }
 
 pub(super) fn from_template(pod: &Value, pod_claim: &str, template: &Value) -> Value {

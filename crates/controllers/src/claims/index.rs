@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use value::{Str, Value};
 
 use super::ClaimControllerKey;
-use super::objects::{extended_claim, is_for_pod, reservations, resolve_claim};
+use super::objects::{ClaimStatuses, extended_claim, is_for_pod, reservations};
 
 /// Index of the claims and templates that pods reference, by namespace and name.
 #[derive(Default)]
@@ -59,9 +59,10 @@ impl PodClaimIndex {
         if entries.is_empty() && extended.is_none() {
             return;
         }
+        let statuses = ClaimStatuses::of(object);
         let claims: Vec<Str> = entries
             .iter()
-            .filter_map(|one| resolve_claim(object, one).ok().flatten())
+            .filter_map(|one| statuses.resolve(one).ok().flatten())
             .map(|resolved| resolved.name)
             .chain(extended.map(Str::from))
             .collect();

@@ -1,9 +1,13 @@
 //! Reads resource claims and the pods that use them.
 
+use std::collections::HashMap;
+
 use api::meta;
+use api::validation::repeated::first_by;
 use value::{Str, Value};
 
 /// The claim that an entry of `spec.resourceClaims` refers to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ResolvedClaim {
     pub(crate) name: Str,
     /// The claim was created for the pod and must therefore be owned by it.
@@ -19,20 +23,28 @@ pub(crate) enum UnresolvedClaim {
     Unknown,
 }
 
-/// Resolves an entry of `spec.resourceClaims`; `None` if the pod's status records that it needs no claim.
-pub(crate) fn resolve_claim(pod: &Value, one: &Value) -> Result<Option<ResolvedClaim>, UnresolvedClaim> {
-    if let Some(name) = one.str_at(&["resourceClaimName"]) {
-        return Ok(Some(ResolvedClaim { name: name.into(), created_for_pod: false }));
+/// The entries of a pod's `status.resourceClaimStatuses` by name. Both lists come from clients and can be long, so the statuses are
+/// indexed once and not searched for each entry of `spec.resourceClaims`.
+pub(crate) struct ClaimStatuses<'a>(HashMap<&'a str, &'a Value>);
+
+impl<'a> ClaimStatuses<'a> {
+    pub(crate) fn of(pod: &'a Value) -> Self {
+        ClaimStatuses(first_by(pod.list_at(&["status", "resourceClaimStatuses"]), "name"))
     }
-    if one.str_at(&["resourceClaimTemplateName"]).is_none() {
-        return Err(UnresolvedClaim::Unknown);
+
+    /// Resolves an entry of `spec.resourceClaims`; `None` if the pod's status records that it needs no claim.
+    pub(crate) fn resolve(&self, one: &Value) -> Result<Option<ResolvedClaim>, UnresolvedClaim> {
+        if let Some(name) = one.str_at(&["resourceClaimName"]) {
+            return Ok(Some(ResolvedClaim { name: name.into(), created_for_pod: false }));
+        }
+        if one.str_at(&["resourceClaimTemplateName"]).is_none() {
+            return Err(UnresolvedClaim::Unknown);
+        }
+        let noted = self.0.get(one.str_at(&["name"]).unwrap_or_default()).ok_or(UnresolvedClaim::NotYet)?;
+        Ok(noted
+            .str_at(&["resourceClaimName"])
+            .map(|name| ResolvedClaim { name: name.into(), created_for_pod: true }))
     }
-    let statuses = pod.list_at(&["status", "resourceClaimStatuses"]);
-    let noted = statuses.iter().find(|status| status.str_at(&["name"]) == one.str_at(&["name"]));
-    let noted = noted.ok_or(UnresolvedClaim::NotYet)?;
-    Ok(noted
-        .str_at(&["resourceClaimName"])
-        .map(|name| ResolvedClaim { name: name.into(), created_for_pod: true }))
 }
 
 /// The claim that a scheduler created for extended resources of a pod that DRA drivers provide.

@@ -1,5 +1,7 @@
-use super::creation::{base_name, from_template};
-use super::{PodClaimIndex, UnresolvedClaim, is_done, is_owned_by_pod, resolve_claim};
+use value::steps;
+
+use super::creation::{base_name, from_template, own_claim_names};
+use super::{ClaimStatuses, PodClaimIndex, UnresolvedClaim, is_done, is_owned_by_pod};
 use crate::fake::parse;
 
 #[test]
@@ -36,8 +38,10 @@ fn a_pods_resource_claim_is_resolved_from_its_spec_or_its_status() {
     let pod = parse(
         r#"{"status":{"resourceClaimStatuses":[{"name":"made","resourceClaimName":"x"},{"name":"needless"}]}}"#,
     );
+    let statuses = ClaimStatuses::of(&pod);
     let entry = |text: &str| {
-        resolve_claim(&pod, &parse(text)).map(|found| found.map(|n| (n.name.to_string(), n.created_for_pod)))
+        let found = statuses.resolve(&parse(text));
+        found.map(|found| found.map(|n| (n.name.to_string(), n.created_for_pod)))
     };
     assert_eq!(entry(r#"{"name":"a","resourceClaimName":"c"}"#), Ok(Some(("c".to_owned(), false))));
     let templated = r#"{"name":"made","resourceClaimTemplateName":"t"}"#;
@@ -90,4 +94,46 @@ fn extended_resource_claims_are_removed_from_the_index_with_their_pod() {
     assert!(pod_claims.by_claim.contains_key(&("n".into(), "x".into())));
     pod_claims.forget(&"n".into(), &"web".into());
     assert!(pod_claims.by_claim.is_empty());
+}
+
+#[test]
+fn ten_times_as_many_claims_of_a_pod_take_ten_times_as_many_steps_to_index() {
+    let steps_of = |count: usize| {
+        let list = |item: &dyn Fn(usize) -> String| (0..count).map(item).collect::<Vec<_>>().join(",");
+        let entries = list(&|i| format!(r#"{{"name":"n{i}","resourceClaimTemplateName":"t"}}"#));
+        // In the reverse order, so that a search would not end at once.
+        let statuses = list(&|i| format!(r#"{{"name":"n{}","resourceClaimName":"c{i}"}}"#, count - 1 - i));
+        let pod = parse(&format!(
+            r#"{{"spec":{{"resourceClaims":[{entries}]}},"status":{{"resourceClaimStatuses":[{statuses}]}}}}"#
+        ));
+        let mut pod_claims = PodClaimIndex::default();
+        let steps = steps::of(|| pod_claims.remember(&"n".into(), &"web".into(), &pod));
+        assert_eq!(pod_claims.by_claim.len(), count);
+        steps
+    };
+    let (short, long) = (steps_of(1000), steps_of(10_000));
+    assert!(long <= 11 * short, "{short} steps, then {long}");
+}
+
+#[test]
+fn claims_of_a_pod_are_found_by_their_annotation() {
+    let pod = parse(r#"{"metadata":{"name":"web","uid":"u"}}"#);
+    let claim = |name: &str, entry: &str, uid: &str, more: &str| {
+        parse(&format!(
+            r#"{{"metadata":{{"name":"{name}","annotations":{{"resource.kubernetes.io/pod-claim-name":"{entry}"}},
+            "ownerReferences":[{{"apiVersion":"v1","kind":"Pod","name":"web","uid":"{uid}","controller":true}}]{more}}}}}"#
+        ))
+    };
+    let claims = [
+        claim("going", "gpu", "u", r#","deletionTimestamp":"2020-01-01T00:00:00Z""#),
+        claim("other", "gpu", "v", ""),
+        claim("first", "gpu", "u", ""),
+        claim("second", "gpu", "u", ""),
+        claim("net", "nic", "u", ""),
+    ];
+    let names = own_claim_names(&pod, &claims);
+    let name = |entry: &str| names.get(entry).map(ToString::to_string);
+    assert_eq!(name("gpu").as_deref(), Some("first"));
+    assert_eq!(name("nic").as_deref(), Some("net"));
+    assert_eq!((name("fpga"), names.len()), (None, 2));
 }

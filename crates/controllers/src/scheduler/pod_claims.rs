@@ -1,5 +1,6 @@
 //! The resource claims of a pod, and the readiness of their devices.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use api::{Status, meta};
@@ -8,7 +9,7 @@ use value::Value;
 use super::readiness::{self, Readiness};
 use super::{PodKey, Scheduler};
 use crate::api::{Api, TypedObjectRef};
-use crate::claims::{self, MAX_RESERVATIONS, ResolvedClaim, UnresolvedClaim};
+use crate::claims::{self, ClaimStatuses, MAX_RESERVATIONS, ResolvedClaim, UnresolvedClaim};
 use crate::drive::ReconcileOutcome;
 
 /// The claims of a pod: `open` are not allocated yet, `shared` are.
@@ -18,12 +19,17 @@ pub(super) struct PodClaims {
 }
 
 impl<A: Api> Scheduler<A> {
-    /// Resolves the claims of a pod; the inner `Err` says which claim it still waits for.
-    pub(super) fn pod_claims(&self, pod: &Value) -> Result<Result<PodClaims, String>, Status> {
+    /// Resolves the claims of a pod, each once; the inner `Err` says which claim it still waits for.
+    pub(super) async fn pod_claims(&self, pod: &Value) -> Result<Result<PodClaims, String>, Status> {
         let mut pod_claims = PodClaims { open: Vec::new(), shared: Vec::new() };
-        for one in pod.list_at(&["spec", "resourceClaims"]) {
+        let statuses = ClaimStatuses::of(pod);
+        let mut seen = HashSet::new();
+        for (i, one) in pod.list_at(&["spec", "resourceClaims"]).iter().enumerate() {
+            claims::yield_between_turns(i).await;
             let entry = one.str_at(&["name"]).unwrap_or_default();
-            let ResolvedClaim { name, created_for_pod } = match claims::resolve_claim(pod, one) {
+            let ResolvedClaim { name, created_for_pod } = match statuses.resolve(one) {
+                // Several entries may refer to one claim, which can be large.
+                Ok(Some(resolved)) if !seen.insert(resolved.clone()) => continue,
                 Ok(Some(resolved)) => resolved,
                 Ok(None) => continue,
                 Err(UnresolvedClaim::NotYet) => {
