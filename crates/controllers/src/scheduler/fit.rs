@@ -1,6 +1,6 @@
 //! Filters the nodes that a pod fits on, by node properties and the pods on them, and sorts them by preference.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use api::pod_resources::{self, Amounts};
 use api::quantity::Quantity;
 use api::selector::LabelSelector;
 use dra::{CandidateNode, NodeSelector};
-use value::{Str, Value};
+use value::{Budget, BudgetEnded, Meter, Str, Value};
 
 /// Nodes and the resources that their pods use.
 #[derive(Clone, Default)]
@@ -114,11 +114,14 @@ impl SchedulerSnapshot {
     }
 
     /// Topology domains (node label and value) that the anti-affinity of existing pods forbids for a pod.
-    fn forbidden_domains(&self, pod: &Value) -> BTreeSet<(Str, Str)> {
+    fn forbidden_domains(&self, pod: &Value, meter: &Meter<'_>) -> BTreeSet<(Str, Str)> {
         let mut domains = BTreeSet::new();
         for at in &self.with_anti_affinity {
             let Some(placed) = self.pods.get(at) else { continue };
             let Some(node) = self.nodes.get(&placed.node) else { continue };
+            if !meter.step(placed.anti_affinity.len()) {
+                break;
+            }
             for term in placed.anti_affinity.iter().filter(|term| may_be_about(term, &at.0, pod)) {
                 let label = term.str_at(&["topologyKey"]).unwrap_or_default();
                 if let Some(value) = node.str_at(&["metadata", "labels", label]) {
@@ -129,16 +132,21 @@ impl SchedulerSnapshot {
         domains
     }
 
-    /// The nodes that a pod fits on, least utilized first, and the reasons against the others.
-    pub(crate) fn fitting(&self, pod: &Value) -> (Vec<Str>, Reasons) {
+    /// The nodes that a pod fits on, least utilized first, and the reasons against the others. Takes a step for each host port, forbidden
+    /// domain and anti-affinity term that the pod is compared with.
+    pub(crate) fn fitting(&self, pod: &Value, attempt: &Budget) -> Result<(Vec<Str>, Reasons), BudgetEnded> {
+        let meter = Meter::new(attempt);
         let pod_requests = requests(pod);
-        let pod_ports = ports(pod);
+        let pod_ports = HostPorts::of(pod);
         let selector = NodeConstraints::of(pod);
         let tolerations = pod.list_at(&["spec", "tolerations"]);
-        let forbidden = self.forbidden_domains(pod);
+        let forbidden = self.forbidden_domains(pod, &meter);
         let mut reasons = Reasons::new();
         let mut fitting: Vec<(f64, &Str)> = Vec::new();
         for (name, node) in &self.nodes {
+            if !meter.step(forbidden.len() + 1) {
+                break;
+            }
             let mut why = Vec::new();
             if let Err(reason) = accepts(node, tolerations) {
                 why.push(reason);
@@ -149,7 +157,9 @@ impl SchedulerSnapshot {
                 .any(|(label, value)| node.str_at(&["metadata", "labels", label]) == Some(value.as_str()))
             {
                 why.push(NodeRejection::AntiAffinity);
-            } else if self.ports_on(name).any(|used| pod_ports.iter().any(|port| collide(used, port))) {
+            } else if !pod_ports.is_empty()
+                && self.ports_on(name).any(|used| !meter.step(1) || pod_ports.collide_with(used))
+            {
                 why.push(NodeRejection::Ports);
             } else {
                 why = self.insufficient_resources(name, node, &pod_requests);
@@ -161,8 +171,9 @@ impl SchedulerSnapshot {
                 *reasons.entry(reason).or_insert(0) += 1;
             }
         }
+        meter.finish()?;
         fitting.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
-        (fitting.into_iter().map(|(_, name)| name.clone()).collect(), reasons)
+        Ok((fitting.into_iter().map(|(_, name)| name.clone()).collect(), reasons))
     }
 
     fn on(&self, node: &Str) -> impl Iterator<Item = &PodOnNode> {
@@ -256,9 +267,41 @@ fn ports(pod: &Value) -> BTreeSet<PodHostPort> {
         .collect()
 }
 
-fn collide(a: &PodHostPort, b: &PodHostPort) -> bool {
-    let anywhere = |ip: &Str| ip == "0.0.0.0" || ip == "::";
-    a.1 == b.1 && a.2 == b.2 && (a.0 == b.0 || anywhere(&a.0) || anywhere(&b.0))
+/// The host ports of a pod, so that a port of another pod is found without searching them all.
+struct HostPorts(HashMap<(Str, i64), HostAddresses>);
+
+/// The addresses at which a pod uses one port of a protocol.
+#[derive(Default)]
+struct HostAddresses {
+    has_wildcard: bool,
+    addresses: HashSet<Str>,
+}
+
+impl HostPorts {
+    fn of(pod: &Value) -> Self {
+        let mut used: HashMap<(Str, i64), HostAddresses> = HashMap::new();
+        for (address, protocol, number) in ports(pod) {
+            let entry = used.entry((protocol, number)).or_default();
+            entry.has_wildcard |= is_wildcard(&address);
+            entry.addresses.insert(address);
+        }
+        HostPorts(used)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Two equal ports of a protocol collide if their addresses are equal or one is a wildcard.
+    fn collide_with(&self, (address, protocol, number): &PodHostPort) -> bool {
+        self.0
+            .get(&(protocol.clone(), *number))
+            .is_some_and(|own| own.has_wildcard || is_wildcard(address) || own.addresses.contains(address))
+    }
+}
+
+fn is_wildcard(address: &str) -> bool {
+    address == "0.0.0.0" || address == "::"
 }
 
 /// Checks a node's taints and its `unschedulable` field against tolerations.

@@ -76,15 +76,17 @@ fn choose(
     let read = read.map_err(|error| error.to_string())?;
     let cluster = Arc::clone(&cache.lock().unwrap_or_else(PoisonError::into_inner).cluster);
     check_terms(pod, cluster.nodes.len())?;
-    let (fitting, mut reasons) = cluster.fitting(pod);
+    let (fitting, mut reasons) = cluster.fitting(pod, attempt).map_err(|_| too_costly())?;
     let mut allocator = (!read.is_empty()).then(|| LentAllocator::take(cache));
     let mut budget = AllocationBudget::of(attempt);
     for name in fitting {
         let Some(object) = cluster.nodes.get(&name) else { continue };
         let node = CandidateNode::of(object);
         let reached = pod_claims.shared.iter().all(|claim| {
-            claim.at(&["status", "allocation"]).is_some_and(|a| node.reaches(a).unwrap_or(false))
+            attempt.check().is_ok()
+                && claim.at(&["status", "allocation"]).is_some_and(|a| node.reaches(a).unwrap_or(false))
         });
+        attempt.check().map_err(|_| too_costly())?;
         if !reached {
             *reasons.entry(NodeRejection::OutOfReach).or_insert(0) += 1;
             continue;
@@ -114,6 +116,12 @@ fn choose(
     let why = fit::unschedulable_message(cluster.nodes.len(), &reasons);
     let is_out_of_reach = reasons.contains_key(&NodeRejection::OutOfReach);
     Err(SchedulingFailure { is_out_of_reach, ..why.into() })
+}
+
+/// The failure of a search that took longer than [`MAX_SEARCH`].
+fn too_costly() -> SchedulingFailure {
+    let why = "comparing the pod with all nodes takes too long; use fewer host ports and resource claims";
+    SchedulingFailure { is_too_costly: true, ..why.to_owned().into() }
 }
 
 /// Fails if a pod's node constraints are too long to be compared with this many nodes.

@@ -1,4 +1,4 @@
-use value::{Str, Value};
+use value::{Budget, BudgetEnded, Str, Value};
 
 use super::fit::{SchedulerSnapshot, unschedulable_message};
 use super::readiness::{self, Readiness};
@@ -20,7 +20,7 @@ fn cluster(nodes: &[&str], pods: &[&str]) -> SchedulerSnapshot {
 }
 
 fn tried(cluster: &SchedulerSnapshot, pod: &str) -> Result<Vec<String>, String> {
-    let (fitting, reasons) = cluster.fitting(&parse(pod));
+    let (fitting, reasons) = cluster.fitting(&parse(pod), &Budget::UNLIMITED).unwrap();
     if fitting.is_empty() {
         return Err(unschedulable_message(cluster.nodes.len(), &reasons));
     }
@@ -97,14 +97,63 @@ fn scheduling_respects_node_selectors_taints_and_host_ports() {
         (r#"{"key":"gpu","operator":"Resembles","value":"yes"}"#, false),
     ] {
         let pod = format!(r#"{{"spec":{{"tolerations":[{toleration}]}}}}"#);
-        let (fitting, _) = cluster.fitting(&parse(&pod));
+        let (fitting, _) = cluster.fitting(&parse(&pod), &Budget::UNLIMITED).unwrap();
         assert_eq!(fitting.contains(&Str::new_static("tainted")), fits, "{toleration}");
     }
     let port = r#"{"spec":{"containers":[{"name":"c","ports":[{"hostPort":80,"hostIP":"10.0.0.1"}]}]}}"#;
-    let (fitting, _) = cluster.fitting(&parse(port));
+    let (fitting, _) = cluster.fitting(&parse(port), &Budget::UNLIMITED).unwrap();
     assert!(fitting.is_empty(), "{fitting:?}");
     let other = r#"{"spec":{"containers":[{"name":"c","ports":[{"hostPort":80,"protocol":"UDP"}]}]}}"#;
     assert_eq!(tried(&cluster, other), Ok(vec!["small".to_owned()]));
+}
+
+#[test]
+fn host_ports_collide_unless_their_addresses_differ() {
+    let on = r#"{"metadata":{"name":"a"},"spec":{"nodeName":"small","containers":[{"name":"c","ports":[
+        {"hostPort":80,"hostIP":"10.0.0.1"},{"hostPort":81},{"hostPort":82,"hostIP":"::"}]}]}}"#;
+    let cluster = cluster(&[SMALL], &[on]);
+    for (port, fits) in [
+        (r#"{"hostPort":80,"hostIP":"10.0.0.2"}"#, true),
+        (r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#, false),
+        (r#"{"hostPort":80,"hostIP":"10.0.0.1","protocol":"UDP"}"#, true),
+        (r#"{"hostPort":80}"#, false),
+        (r#"{"hostPort":80,"hostIP":"0.0.0.0"}"#, false),
+        (r#"{"hostPort":81,"hostIP":"10.0.0.2"}"#, false),
+        (r#"{"hostPort":82,"hostIP":"10.0.0.2"}"#, false),
+        (r#"{"hostPort":83},{"hostPort":80,"hostIP":"10.0.0.3"}"#, true),
+        (r#"{"hostPort":83},{"hostPort":80,"hostIP":"10.0.0.3"},{"hostPort":80,"hostIP":"10.0.0.1"}"#, false),
+        (r#"{"containerPort":80}"#, true),
+    ] {
+        let pod = format!(r#"{{"spec":{{"containers":[{{"name":"c","ports":[{port}]}}]}}}}"#);
+        assert_eq!(tried(&cluster, &pod).is_ok(), fits, "{port}");
+    }
+}
+
+/// A pod with host ports at this address.
+fn with_host_ports(name: &str, address: &str, count: usize) -> String {
+    let port = |i: usize| format!(r#"{{"hostPort":{},"hostIP":"{address}"}}"#, i + 1);
+    let ports = (0..count).map(port).collect::<Vec<_>>().join(",");
+    format!(
+        r#"{{"metadata":{{"name":"{name}"}},"spec":{{"nodeName":"small","containers":[{{"name":"c","ports":[{ports}]}}]}}}}"#
+    )
+}
+
+#[test]
+fn comparing_host_ports_takes_a_counted_step_for_each_port_in_use_and_can_be_cancelled() {
+    let cluster = cluster(&[SMALL], &[&with_host_ports("a", "10.0.0.1", 40_000)]);
+    let pod = parse(&with_host_ports("b", "10.0.0.2", 40_000));
+    let budget = Budget::new(50_000);
+    // Comparing each port with each would take 1,600,000,000 steps.
+    let (fitting, _) = cluster.fitting(&pod, &budget).unwrap();
+    assert_eq!(fitting, ["small"]);
+    assert!((40_000..50_000).contains(&budget.spent()), "{}", budget.spent());
+    assert_eq!(cluster.fitting(&pod, &Budget::new(20_000)).unwrap_err(), BudgetEnded::Exhausted);
+    let cancelled = Budget::new(u64::MAX);
+    cancelled.cancel();
+    assert_eq!(cluster.fitting(&pod, &cancelled).unwrap_err(), BudgetEnded::Cancelled);
+    // A pod without host ports is compared with none.
+    let budget = Budget::new(1000);
+    assert!(cluster.fitting(&parse(&wants("1m")), &budget).is_ok());
 }
 
 #[test]
