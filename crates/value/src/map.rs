@@ -8,6 +8,9 @@ use crate::{Str, Value, steps};
 /// With more keys than this, lookups use a binary search.
 const MAX_SCANNED_KEYS: usize = 16;
 
+/// Up to this many new entries are inserted one by one.
+const MAX_SINGLE_INSERTS: usize = 8;
+
 /// A map from strings to values, sorted by key (bytewise, as Go's encoder sorts).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Map {
@@ -192,6 +195,21 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 impl FromIterator<(Str, Value)> for Map {
     fn from_iter<I: IntoIterator<Item = (Str, Value)>>(entries: I) -> Self {
         Map::from_entries(entries.into_iter().collect()).0
+    }
+}
+
+/// Inserts or replaces entries. Many are inserted at once: one by one, each would move all later entries of the map.
+impl Extend<(Str, Value)> for Map {
+    fn extend<I: IntoIterator<Item = (Str, Value)>>(&mut self, added: I) {
+        let mut added = added.into_iter();
+        for (key, value) in added.by_ref().take(MAX_SINGLE_INSERTS) {
+            self.insert(key, value);
+        }
+        let Some(next) = added.next() else { return };
+        self.entries.push(next);
+        self.entries.extend(added);
+        steps::count(self.entries.len());
+        *self = Map::from_entries(std::mem::take(&mut self.entries)).0;
     }
 }
 

@@ -1,4 +1,4 @@
-use crate::{Value, json, write};
+use crate::{Map, Str, Value, json, write};
 
 #[track_caller]
 fn check(input: &str, canonical: &str) {
@@ -103,4 +103,16 @@ fn the_memory_of_a_tree_includes_what_it_reserves_and_is_at_most_what_its_text_a
     assert!(crate::yaml::read(yaml.as_bytes()).unwrap().value.memory() <= json::max_memory(yaml.as_bytes()));
     assert!((100_000..101_000).contains(&Value::from(text.as_str()).memory()));
     assert_eq!(Value::Null.memory(), size_of::<Value>());
+}
+
+#[test]
+fn extending_a_map_replaces_equal_keys_and_keeps_the_order() {
+    let map = |entries: &[(&str, i64)]| -> Map {
+        entries.iter().map(|(key, value)| (Str::from(*key), Value::from(*value))).collect()
+    };
+    let mut extended = map(&[("b", 1), ("d", 1)]);
+    extended.extend(map(&[("a", 2), ("b", 2), ("e", 2)]));
+    assert_eq!(extended, map(&[("a", 2), ("b", 2), ("d", 1), ("e", 2)]));
+    extended.extend([("c".into(), 3.into()), ("c".into(), 4.into())]);
+    assert_eq!(extended, map(&[("a", 2), ("b", 2), ("c", 4), ("d", 1), ("e", 2)]));
 }

@@ -79,11 +79,16 @@ impl Value {
             *self = value.into();
             return;
         };
+        self.make_map_at(way).insert(*last, value.into());
+    }
+
+    /// The map at a path of nested keys. Creates missing maps, and replaces values on the path and at its end that are not maps.
+    pub fn make_map_at(&mut self, keys: &[&str]) -> &mut Map {
         let mut here = self;
-        for key in way {
+        for key in keys {
             here = here.make_map().entry_or_insert_with(key, || Value::Map(Map::new()));
         }
-        here.make_map().insert(*last, value.into());
+        here.make_map()
     }
 
     /// Removes and returns the value at a path of nested keys.

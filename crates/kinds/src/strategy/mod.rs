@@ -4,6 +4,7 @@
 //! client's `status`, which changes increment `metadata.generation`, which metadata a status update may change, and which
 //! steps of the kind run. Steps common to all kinds (uid, creation time, name generation) belong to the request pipeline.
 
+mod binding;
 mod certificates;
 mod gates;
 mod pod;
@@ -19,8 +20,9 @@ use value::Value;
 
 use api::validation::fields::{Read, same};
 
+pub use binding::assign_pod;
 pub(crate) use pod::{app_armor_profile, deprecated_app_armor_annotations};
-pub use pod::{drop_init_container_annotations, prepare_ephemeral_containers, prepare_resize};
+pub use pod::{prepare_ephemeral_containers, prepare_resize};
 pub use reset::{custom_reset_fields, reset_fields};
 pub use resource::drop_admin_access;
 

@@ -7,7 +7,7 @@ use api::labels::APP_ARMOR_PREFIX;
 use api::pod_resources::{is_huge_page, is_pod_level, of_spec};
 use api::quantity::Quantity;
 use api::validation::fields::{Read, same};
-use value::{Map, Value};
+use value::{Map, Str, Value};
 
 use super::gates::{FeatureFields, Gate};
 use super::{StrategyContext, keep, keep_metadata};
@@ -262,7 +262,7 @@ fn keep_observed_generations(new: &mut Value, old: &Value) {
 }
 
 /// Removes the annotations that held init containers before they had a field.
-pub fn drop_init_container_annotations(pod: &mut Value) {
+pub(super) fn drop_init_container_annotations(pod: &mut Value) {
     let Some(annotations) = pod.at_mut(&["metadata", "annotations"]).and_then(Value::as_map_mut) else {
         return;
     };
@@ -444,26 +444,26 @@ fn default_pod_level_resources(pod: &mut Value) {
     let written =
         |pod: &Value, field: &str, name: &str| pod.at(&["spec", "resources", field, name]).is_some();
 
-    for (name, total) in &limits {
-        if is_huge_page(name) && !written(pod, "requests", name) && !written(pod, "limits", name) {
-            pod.set_at(&["spec", "resources", "limits", name], total.to_string());
-        }
-    }
+    let huge_pages: Vec<(Str, Value)> = limits
+        .iter()
+        .filter(|(name, _)| is_huge_page(name))
+        .filter(|(name, _)| !written(pod, "requests", name) && !written(pod, "limits", name))
+        .map(|(name, total)| (name.clone(), total.to_string().into()))
+        .collect();
+    add_pod_level_resources(pod, "limits", huge_pages);
     for (name, total) in &requests {
         if matches!(name.as_str(), "cpu" | "memory") && !written(pod, "requests", name) {
             pod.set_at(&["spec", "resources", "requests", name], total.to_string());
         }
     }
-    let from_limits: Vec<(String, Value)> = pod
+    let from_limits: Vec<(Str, Value)> = pod
         .part("spec")
         .part("resources")
         .entries("limits")
         .filter(|(name, _)| is_pod_level(name) && !written(pod, "requests", name))
-        .map(|(name, limit)| (name.to_owned(), limit.clone()))
+        .map(|(name, limit)| (name.into(), limit.clone()))
         .collect();
-    for (name, limit) in from_limits {
-        pod.set_at(&["spec", "resources", "requests", &name], limit);
-    }
+    add_pod_level_resources(pod, "requests", from_limits);
 
     let every_container_limits = |pod: &Value, name: &str| {
         CONTAINER_LISTS
@@ -479,10 +479,16 @@ fn default_pod_level_resources(pod: &mut Value) {
         .filter(|(name, _)| every_container_limits(pod, name))
         .filter_map(|(name, request)| Some((name.to_owned(), Quantity::parse(request.as_str()?).ok()?)))
         .collect();
-    for (name, request) in candidates {
-        if let Some(total) = limits.get(name.as_str()) {
-            let limit = if request > *total { request } else { total.clone() };
-            pod.set_at(&["spec", "resources", "limits", &name], limit.to_string());
-        }
+    let from_requests = candidates.into_iter().filter_map(|(name, request)| {
+        let total = limits.get(name.as_str())?;
+        let limit = if request > *total { request } else { total.clone() };
+        Some((Str::from(name), Value::from(limit.to_string())))
+    });
+    add_pod_level_resources(pod, "limits", from_requests.collect());
+}
+
+fn add_pod_level_resources(pod: &mut Value, field: &str, added: Vec<(Str, Value)>) {
+    if !added.is_empty() {
+        pod.make_map_at(&["spec", "resources", field]).extend(added);
     }
 }

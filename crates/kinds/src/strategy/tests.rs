@@ -470,3 +470,20 @@ fn fields_of_a_feature_are_dropped_from_pods_and_templates_unless_it_is_on() {
     let pod = format!(r#"{{"spec":{SPEC}}}"#);
     assert!(text(&updated("", "Pod", &pod, &pod)).contains("evictionResponders"));
 }
+
+#[test]
+fn pod_level_limits_that_become_requests_take_linear_steps() {
+    let steps_of = |count: usize| {
+        // The names of the limits come before those of the requests.
+        let amounts = |digit: u8| Value::map((0..count).map(|i| (format!("hugepages-{digit}{i}Ki"), "1Gi")));
+        let mut pod = object(r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}"#);
+        pod.set_at(&["spec", "resources", "limits"], amounts(1));
+        pod.set_at(&["spec", "resources", "requests"], amounts(2));
+        let steps = value::steps::of(|| prepare_create(strategy("", "Pod"), &mut pod, &context()));
+        let requests = pod.at(&["spec", "resources", "requests"]).and_then(Value::as_map).unwrap();
+        assert_eq!(requests.len(), 2 * count);
+        steps
+    };
+    let (short, long) = (steps_of(300), steps_of(3000));
+    assert!(long <= 15 * short, "{short} steps, then {long}");
+}

@@ -7,9 +7,6 @@ use std::collections::{BTreeMap, HashSet};
 
 use value::{Map, Str, Value};
 
-/// Up to this many new keys are inserted one by one.
-const MAX_SINGLE_INSERTS: usize = 8;
-
 pub(super) struct Edited {
     map: Map,
     /// Keys of `map` that are removed.
@@ -49,12 +46,7 @@ impl Edited {
         if !gone.is_empty() {
             map.retain(|key, _| !gone.contains(key));
         }
-        if added.len() > MAX_SINGLE_INSERTS {
-            return map.into_iter().chain(added).collect();
-        }
-        for (key, value) in added {
-            map.insert(key, value);
-        }
+        map.extend(added);
         map
     }
 }

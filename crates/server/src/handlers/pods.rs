@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use api::time::Timestamp;
 use api::validation::{self, fields::At};
 use api::{FieldErrors, GroupKind, GroupResource, GroupVersionKind, Status, meta};
 use catalog::{ServedResource, Subresource};
+use kinds::strategy::assign_pod;
 use requests::options::WriteOptions;
 use value::{Map, Value};
 
@@ -73,9 +73,12 @@ pub async fn bind(
             let why = ServedResource::version_mismatch(&key, wanted, &version, options.dry_run);
             return Err(Status::conflict(&pods.resource, &pod, why));
         }
-        assign(&mut object, &binding, call.now)
-            .map_err(|why| Status::conflict(&GroupResource::new("", "pods/binding"), &pod, why))?;
-        let errors = check_metadata(&binding, &object);
+        let errors = call.effort.run(|| {
+            assign_pod(&mut object, &binding, call.now)?;
+            Ok(check_metadata(&binding, &object))
+        })?;
+        let refused = |why: String| Status::conflict(&GroupResource::new("", "pods/binding"), &pod, why);
+        let errors = errors.map_err(refused)?;
         if !errors.is_empty() {
             return Err(Status::invalid(&GroupKind::new("", "Binding"), &pod, &errors));
         }
@@ -86,45 +89,6 @@ pub async fn bind(
         }
     }
     Err(Status::conflict(&pods.resource, &pod, OPTIMISTIC_LOCK))
-}
-
-fn assign(pod: &mut Value, binding: &Value, now: i64) -> Result<(), String> {
-    let name = meta::name(pod).to_owned();
-    if meta::is_deleting(pod) {
-        return Err(format!("pod {name} is being deleted, cannot be assigned to a host"));
-    }
-    let node = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
-    if !node.is_empty() {
-        return Err(format!("pod {name} is already assigned to node {}", api::field::quote(node)));
-    }
-    if !pod.list_at(&["spec", "schedulingGates"]).is_empty() {
-        return Err(format!("pod {name} has non-empty .spec.schedulingGates"));
-    }
-    pod.set_at(&["spec", "nodeName"], binding.str_at(&["target", "name"]).unwrap_or_default());
-    let annotations: Vec<(String, String)> =
-        meta::annotations(binding).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-    for (key, value) in annotations {
-        pod.set_at(&["metadata", "annotations", &key], value);
-    }
-    kinds::strategy::drop_init_container_annotations(pod);
-    // The binding carries the topology labels of the node; the nomination is obsolete.
-    let labels: Vec<(String, String)> =
-        meta::labels(binding).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-    for (key, value) in labels {
-        pod.set_at(&["metadata", "labels", &key], value);
-    }
-    pod.remove_at(&["status", "nominatedNodeName"]);
-    let mut conditions = pod.list_at(&["status", "conditions"]).to_vec();
-    conditions.retain(|c| c.str_at(&["type"]) != Some("PodScheduled"));
-    let time = Timestamp::from_seconds(now).time();
-    conditions.push(Value::map([
-        ("lastProbeTime", Value::Null),
-        ("lastTransitionTime", Value::from(time)),
-        ("status", Value::from("True")),
-        ("type", Value::from("PodScheduled")),
-    ]));
-    pod.set_at(&["status", "conditions"], Value::List(conditions));
-    Ok(())
 }
 
 /// Validates the labels and annotations that a pod gets from its binding. kube-apiserver stores them unchecked; then every later update of
