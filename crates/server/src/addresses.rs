@@ -17,6 +17,7 @@ mod repair;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ use api::Status;
 use catalog::encode;
 use catalog::keys;
 use catalog::unreadable::Concern;
+use heavy_lane::Effort;
 use ipnet::IpNet;
 use kinds::strategy::service::{
     AddressError, AddressesAndPorts, Family, ServiceAllocation, begin_create, begin_update, claims_of,
@@ -136,19 +138,21 @@ impl Addresses {
         self.0.cidrs.reached(revision).await;
     }
 
-    /// Allocates the addresses and ports a Service needs and sets its fields. A dry run allocates nothing.
+    /// Allocates the addresses and ports a Service needs and sets its fields. A dry run allocates nothing. The Service is not validated
+    /// yet, so the rules take their steps from `effort`.
     pub(crate) async fn allocate(
         &self,
+        effort: &Effort,
         service: &mut Value,
         old: Option<&Value>,
         dry_run: bool,
     ) -> Result<AddressClaims, Status> {
         if dry_run {
-            self.0.dry_run(service, old)?;
+            effort.run(|| self.0.dry_run(service, old))??;
             return Ok(AddressClaims::default());
         }
         let mut claims = AddressClaims::begin(Arc::clone(&self.0), ServiceRef::of(service));
-        match self.0.allocate(service, old, &mut claims).await {
+        match self.0.allocate(effort, service, old, &mut claims).await {
             Ok(()) => Ok(claims),
             Err(status) => {
                 claims.revert().await;
@@ -198,7 +202,7 @@ impl Allocations {
     fn dry_run(&self, service: &mut Value, old: Option<&Value>) -> Result<(), Status> {
         let ranges = self.cidrs.now();
         let (families, ports) = (&self.families, self.ports.ports_in_memory());
-        let mut allocator = DryRunAllocator { families, ranges: &ranges, ports, tried: Vec::new() };
+        let mut allocator = DryRunAllocator { families, ranges: &ranges, ports, tried: BTreeSet::new() };
         match old {
             None => begin_create(service, &mut allocator).map(drop),
             Some(old) => begin_update(service, old, &mut allocator).map(drop),
@@ -208,6 +212,7 @@ impl Allocations {
     /// Runs the rules until all their requests are answered. What was allocated is in `claims`, also if it fails.
     async fn allocate(
         &self,
+        effort: &Effort,
         service: &mut Value,
         old: Option<&Value>,
         claims: &mut AddressClaims,
@@ -236,7 +241,6 @@ impl Allocations {
         mut turn: Option<PortsInTurn<'_>>,
     ) -> Result<bool, Status> {
         loop {
-            let mut object = service.clone();
             let mut run = AllocationAttempt {
                 families: &self.families,
                 answers: answers.iter(),
@@ -246,10 +250,14 @@ impl Allocations {
                 port_counts: PortCounts::default(),
                 random: random_below,
             };
-            let outcome = match old {
-                None => begin_create(&mut object, &mut run),
-                Some(old) => begin_update(&mut object, old, &mut run),
-            };
+            let (object, outcome) = effort.run(|| {
+                let mut object = service.clone();
+                let outcome = match old {
+                    None => begin_create(&mut object, &mut run),
+                    Some(old) => begin_update(&mut object, old, &mut run),
+                };
+                (object, outcome)
+            })?;
             let (ports, counts) = (run.ports.and_then(Result::ok), run.port_counts);
             match run.pending {
                 Some(AllocationRequest::Address(family, wanted)) => {

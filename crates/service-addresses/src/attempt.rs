@@ -3,6 +3,7 @@
 //! The rules ([`kinds::strategy::service`]) are synchronous, and an address is allocated by creating an object. So the rules run
 //! repeatedly: each run repeats the answers to the requests so far, and ends at the first request without an answer.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use kinds::strategy::service::{AddressError, Allocator, Family, PortError};
@@ -121,8 +122,8 @@ pub struct DryRunAllocator<'a> {
     pub families: &'a [Family],
     pub ranges: &'a KnownRanges,
     pub ports: Option<PortBitmap>,
-    /// Ports that this dry run has tried.
-    pub tried: Vec<i64>,
+    /// Ports that this dry run has tried: as many as the client sends, because validation comes later.
+    pub tried: BTreeSet<i64>,
 }
 
 /// The first placeholder for a node port is the port after this one.
@@ -155,13 +156,13 @@ impl Allocator for DryRunAllocator<'_> {
         if is_taken {
             return Err(PortError::Allocated);
         }
-        self.tried.push(port);
+        self.tried.insert(port);
         Ok(())
     }
 
     fn allocate_next_port(&mut self) -> Result<i64, PortError> {
-        let port = self.tried.iter().max().copied().unwrap_or(PLACEHOLDER_PORT).saturating_add(1);
-        self.tried.push(port);
+        let port = self.tried.last().copied().unwrap_or(PLACEHOLDER_PORT).saturating_add(1);
+        self.tried.insert(port);
         Ok(port)
     }
 
@@ -172,11 +173,15 @@ impl Allocator for DryRunAllocator<'_> {
 
 #[cfg(test)]
 mod tests {
-    use kinds::strategy::service::{AddressError, Family, begin_create};
+    use std::collections::BTreeSet;
+    use std::time::{Duration, Instant};
+
+    use kinds::strategy::service::{AddressError, Allocator, Family, PortError, begin_create};
     use value::{Value, json};
 
+    use super::super::known_ranges::KnownRanges;
     use super::super::port_bitmap::{DEFAULT_NODE_PORTS, PortBitmap};
-    use super::{AddressAnswer, AllocationAttempt, AllocationRequest, PortCounts};
+    use super::{AddressAnswer, AllocationAttempt, AllocationRequest, DryRunAllocator, PortCounts};
 
     fn service() -> Value {
         let text = r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"s"},
@@ -228,5 +233,37 @@ mod tests {
         let refused = begin_create(&mut service(), &mut run).unwrap_err();
         assert_eq!(run.pending, None);
         assert!(refused.message().contains("range is full"), "{refused}");
+    }
+    #[test]
+    fn a_dry_run_refuses_ports_in_use_and_gives_placeholders_above_those_it_has_tried() {
+        let mut ports = PortBitmap::empty(DEFAULT_NODE_PORTS);
+        ports.set(30080, true);
+        let ranges = KnownRanges::default();
+        let mut run =
+            DryRunAllocator { families: &[], ranges: &ranges, ports: Some(ports), tried: BTreeSet::new() };
+        assert_eq!(run.allocate_port(30080), Err(PortError::Allocated));
+        assert_eq!(run.allocate_port(30081), Ok(()));
+        assert_eq!(run.allocate_port(30081), Err(PortError::Allocated));
+        assert_eq!(run.allocate_next_port(), Ok(30082));
+        assert_eq!(run.allocate_port(40000), Ok(()));
+        assert_eq!(run.allocate_port(5), Ok(()));
+        assert_eq!([run.allocate_next_port(), run.allocate_next_port()], [Ok(40001), Ok(40002)]);
+        let mut empty =
+            DryRunAllocator { families: &[], ranges: &ranges, ports: None, tried: BTreeSet::new() };
+        assert_eq!(empty.allocate_next_port(), Ok(32769));
+    }
+
+    /// As many ports as fit into the largest body. The allocators use no trees, so their work is no step of a budget; searching all ports
+    /// for each takes some minutes here.
+    #[test]
+    fn a_dry_run_of_as_many_ports_as_a_body_can_have_takes_less_than_seconds() {
+        let ranges = KnownRanges::default();
+        let mut run = DryRunAllocator { families: &[], ranges: &ranges, ports: None, tried: BTreeSet::new() };
+        let began = Instant::now();
+        for port in 0..100_000 {
+            assert_eq!(run.allocate_port(-port), Ok(()));
+            run.allocate_next_port().unwrap();
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
 }

@@ -86,6 +86,31 @@ async fn small_requests_are_answered_during_large_ones() {
     assert!(metrics.contains("portcullis_large_requests_total 5\n"), "all of them ran on the heavy lane");
 }
 
+/// As many ports as fit into the largest body. Their node ports are chosen before the Service is validated.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_ports_of_a_large_service_do_not_delay_other_requests() {
+    let server = Server::serve(&[]).await.unwrap();
+    let small = server.client().unwrap();
+    let ports = (0..190_000).map(|_| json!({"port": 123_456}));
+    let different = (0..150_000).map(|i| json!({"port": 200_000 + i}));
+    let bodies: Vec<Value> = vec![ports.collect(), different.collect()];
+    let dry_run = "/api/v1/namespaces/default/services?dryRun=All";
+    for (path, ports) in bodies.iter().flat_map(|ports| {
+        [dry_run, dry_run.trim_end_matches("?dryRun=All")].map(|path| (path, ports.clone()))
+    }) {
+        let body = json!({"metadata": {"name": "large"}, "spec": {"type": "NodePort", "ports": ports}});
+        let client = server.client().unwrap();
+        let large = tokio::spawn(async move { client.post(path, &body).await.unwrap().code });
+        while !large.is_finished() {
+            let answer = tokio::time::timeout(SOON, small.get("/livez")).await;
+            let answer = answer.unwrap_or_else(|_| Err(Problem::new("/livez was not answered")));
+            assert_eq!(answer.unwrap().code, 200);
+        }
+        let code = large.await.unwrap();
+        assert!(matches!(code, 413 | 422 | 500), "{code}");
+    }
+}
+
 #[tokio::test]
 async fn a_strategic_merge_of_a_long_list_is_answered() {
     let server = Server::serve(&[]).await.unwrap();

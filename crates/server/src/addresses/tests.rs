@@ -389,3 +389,26 @@ async fn a_large_service_holds_the_node_ports_without_a_turn_in_the_heavy_lane()
         other.await.unwrap().unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rules_of_an_allocation_take_their_steps_from_the_request() {
+    let server = Server::start(&["10.0.0.0/24"]).await;
+    let addresses = &server.ephemeral.running.state().addresses;
+    let ports: Vec<String> = (0..2000).map(|i| format!(r#"{{"port":{}}}"#, 70_000 + i)).collect();
+    let service = parse(&format!(
+        r#"{{"metadata":{{"name":"s","namespace":"default"}},"spec":{{"type":"NodePort","ports":[{}]}}}}"#,
+        ports.join(",")
+    ));
+    for dry_run in [true, false] {
+        let effort = Effort::default();
+        let allocated = addresses.allocate(&effort, &mut service.clone(), None, dry_run).await;
+        // The range has 20 node ports; a dry run does not look.
+        assert_eq!(allocated.is_ok(), dry_run);
+        assert!(effort.budget.spent() > 1000, "{}", effort.budget.spent());
+        let effort = Effort::default();
+        effort.budget.cancel();
+        let refused = addresses.allocate(&effort, &mut service.clone(), None, dry_run).await.unwrap_err();
+        assert_eq!(refused.code(), 504);
+    }
+    assert_eq!((server.allocated(), server.ports()), (BTreeSet::new(), Vec::new()), "everything is reverted");
+}

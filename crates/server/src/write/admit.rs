@@ -37,7 +37,7 @@ impl WriteContext<'_> {
             meta::set(&mut object, "name", format!("{base}{}", runtime::random::suffix()));
         }
         let namespace = AdmittedNamespace::of_new(self, call, &object);
-        let address_claims = self.allocate(&mut object, None).await?;
+        let address_claims = self.allocate(call, &mut object, None).await?;
         match self.complete_create(call, object).await {
             Ok((object, stored)) => {
                 let key = self.kind.key(&call.info.namespace, meta::name(&object)).into();
@@ -113,7 +113,7 @@ impl WriteContext<'_> {
         let name = call.info.name.clone();
         self.kind.shapes().normalize(&mut object);
         self.check_revision(&mut object, old, &name)?;
-        let address_claims = self.allocate(&mut object, Some(old_object)).await?;
+        let address_claims = self.allocate(call, &mut object, Some(old_object)).await?;
         match self.complete_update(call, object, old_object).await {
             Ok((object, stored)) => {
                 let (key, expect) = (Arc::clone(&old.key), Expect::Revision(old.revision));
@@ -255,6 +255,7 @@ impl WriteContext<'_> {
     /// Allocates the cluster IPs and node ports of a Service; `None` for other kinds.
     async fn allocate(
         &self,
+        call: &Call,
         object: &mut Value,
         old: Option<&Value>,
     ) -> Result<Option<AddressClaims>, Status> {
@@ -263,7 +264,7 @@ impl WriteContext<'_> {
         }
         // An unreadable Service may own addresses, which must not be allocated twice.
         self.state.storage.unreadable.check(&Concern::Addresses)?;
-        Ok(Some(self.state.addresses.allocate(object, old, self.dry_run).await?))
+        Ok(Some(self.state.addresses.allocate(&call.effort, object, old, self.dry_run).await?))
     }
 }
 

@@ -109,12 +109,13 @@ pub fn examine<'a>(
 pub fn node_ports(service: &Value) -> Vec<i64> {
     let spec = service.part("spec");
     let mut seen: HashSet<(i64, &str)> = HashSet::new();
+    let mut known: HashSet<i64> = HashSet::new();
     let mut ports: Vec<i64> = Vec::new();
     let health_check = ("TCP", spec.number("healthCheckNodePort"));
     let listed = spec.items("ports").iter().map(|port| (port.text("protocol"), port.number("nodePort")));
     for (protocol, port) in listed.chain([health_check]).filter(|(_, port)| *port != 0) {
         let is_repeated = !seen.insert((port, protocol));
-        if is_repeated || !ports.contains(&port) {
+        if known.insert(port) || is_repeated {
             ports.push(port);
         }
     }
