@@ -204,7 +204,7 @@ fn check(case: &LinearCase, style: SampleStyle, chains: &[(&'static str, PluginC
 #[test]
 fn ten_times_as_many_items_take_plugins_at_most_fifteen_times_as_many_steps() {
     let (cases, chains) = (cases(), chains());
-    assert_eq!(cases.len(), 460);
+    assert_eq!(cases.len(), 464);
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     std::thread::scope(|scope| {

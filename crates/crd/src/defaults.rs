@@ -78,14 +78,21 @@ pub(super) fn apply(
 ) -> Result<(), TooLarge> {
     match value {
         Value::Map(map) => {
+            let mut added = Vec::new();
+            let mut left = Ok(());
             for (name, property) in &node.properties {
                 if let Some(default) = &property.default
                     && map.get(name).is_none_or(|value| is_null(value, Some(property)))
                 {
-                    allowance.spend(name.len() + size(default) + 4)?;
-                    map.insert(name.clone(), default.clone());
+                    left = allowance.spend(name.len() + size(default) + 4);
+                    if left.is_err() {
+                        break;
+                    }
+                    added.push((name.clone(), default.clone()));
                 }
             }
+            map.extend(added);
+            left?;
             for (key, value) in map.iter_mut() {
                 if let Some(property) = node.property(key) {
                     apply(value, property, allowance)?;
@@ -157,5 +164,25 @@ mod tests {
             allowance.deduct(&share);
         }
         assert_eq!(allowance.share().spend(1), Err(TooLarge));
+    }
+    #[test]
+    fn many_defaults_beside_many_other_fields_take_linear_steps() {
+        let steps_of = |count: usize| {
+            let properties: Vec<String> =
+                (0..count).map(|i| format!(r#""a{i}": {{"type": "string", "default": "x"}}"#)).collect();
+            let schema = format!(
+                r#"{{"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {{{}}}}}"#,
+                properties.join(",")
+            );
+            let node = SchemaNode::read(&value::json::parse(schema.as_bytes()).unwrap());
+            let mut object = Value::map((0..count).map(|i| (format!("b{i}"), i64::try_from(i).unwrap())));
+            let steps = value::steps::of(|| {
+                apply(&mut object, &node, &mut DefaultsAllowance::for_object()).unwrap();
+            });
+            assert_eq!(object.as_map().unwrap().len(), 2 * count);
+            steps
+        };
+        let (short, long) = (steps_of(1000), steps_of(10_000));
+        assert!(long <= 15 * short, "{short} steps, then {long}");
     }
 }

@@ -3,6 +3,7 @@
 //! Written as `system:apiserver`, and checked again when the CAs change, when the ConfigMap is created or deleted, and every minute.
 //! Existing certificates that have not expired and existing names are preserved, because another server may have published them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,13 +164,9 @@ fn merged(stored: &Value, own: &PublishedTrust, now: i64) -> Result<Value, Strin
     let list = |key: &str, own: &[Str]| {
         let stored =
             strings(there(key)).map_err(|why| format!("the value of `{key}` is not a list: {why}"))?;
-        let mut names: Vec<Value> = Vec::new();
-        for name in stored.iter().chain(own).cloned().map(Value::String) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        Ok::<_, String>(names)
+        let mut seen = HashSet::new();
+        let names = stored.iter().chain(own).filter(|name| seen.insert(*name));
+        Ok::<_, String>(names.cloned().map(Value::String).collect::<Vec<_>>())
     };
     let mut lists = Vec::new();
     for (key, own) in [
@@ -218,14 +215,13 @@ fn strings(text: &str) -> Result<Vec<Str>, String> {
 /// The certificates of both bundles without duplicates and without those that expired more than [`EXPIRY_SLACK`] ago.
 fn combined(there: &str, own: &[u8], now: i64) -> Result<String, String> {
     let stored = if there.is_empty() { Vec::new() } else { tls::certificates(there.as_bytes())? };
-    let mut seen: Vec<Vec<u8>> = Vec::new();
+    let mut seen: HashSet<Vec<u8>> = HashSet::new();
     let mut out = String::new();
     for der in stored.into_iter().chain(tls::certificates(own).unwrap_or_default()) {
         let (_, certificate) = X509Certificate::from_der(&der).map_err(|error| error.to_string())?;
         let is_current = certificate.validity().not_after.timestamp() > now.saturating_sub(EXPIRY_SLACK);
-        if is_current && !seen.iter().any(|known| known.as_slice() == &*der) {
+        if is_current && seen.insert(der.to_vec()) {
             out.push_str(&x509::pem::encode("CERTIFICATE", &der));
-            seen.push(der.to_vec());
         }
     }
     Ok(out)

@@ -106,8 +106,10 @@ impl Plugin for PodNodeSelector {
             return Ok(());
         }
         self.check(attributes, pod, cluster)?;
-        for (key, value) in self.selector_of(&*namespace(attributes, cluster)?)? {
-            pod.set_at(&["spec", "nodeSelector", &key], value);
+        let added = self.selector_of(&*namespace(attributes, cluster)?)?;
+        if !added.is_empty() {
+            let added = added.into_iter().map(|(key, value)| (key.into(), value.into()));
+            pod.make_map_at(&["spec", "nodeSelector"]).extend(added);
         }
         self.check(attributes, pod, cluster)
     }

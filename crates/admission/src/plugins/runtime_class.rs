@@ -58,6 +58,7 @@ impl Plugin for RuntimeClass {
         }
         let Some(scheduling) = class.get("scheduling") else { return Ok(()) };
         let selector = scheduling.get("nodeSelector").and_then(Value::as_map);
+        let mut added = Vec::new();
         for (key, value) in selector.into_iter().flat_map(value::Map::iter) {
             let value = value.as_str().unwrap_or_default();
             if let Some(given) = pod.str_at(&["spec", "nodeSelector", key])
@@ -68,7 +69,10 @@ impl Plugin for RuntimeClass {
                 );
                 return Err(attributes.refuse(Some(pod), why));
             }
-            pod.set_at(&["spec", "nodeSelector", key], value);
+            added.push((key.clone(), value.into()));
+        }
+        if !added.is_empty() {
+            pod.make_map_at(&["spec", "nodeSelector"]).extend(added);
         }
         let merged =
             tolerations::merge(pod.list_at(&["spec", "tolerations"]), scheduling.list_at(&["tolerations"]));

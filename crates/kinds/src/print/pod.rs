@@ -1,5 +1,7 @@
 //! Columns of pods: status, readiness and restarts are computed from many fields.
 
+use std::collections::HashSet;
+
 use api::time::human_duration;
 use value::{Map, Value};
 
@@ -80,13 +82,14 @@ impl PodSummary {
         // While a pod initializes, the restarts of all init containers count; after that, only those of sidecars.
         let (mut restarts, mut last) = (0, None);
         let mut waiting = false;
+        let sidecars: HashSet<Option<&str>> =
+            init.iter().filter(|c| is_sidecar(c)).map(|c| c.str_at(&["name"])).collect();
         for (i, status) in v.list(&["status", "initContainerStatuses"]).iter().enumerate() {
             let count = status.int_at(&["restartCount"]).unwrap_or_default();
             let ended = last_end(status);
             restarts += count;
             last = last.max(ended);
-            let name = status.str_at(&["name"]);
-            let sidecar = init.iter().any(|c| c.str_at(&["name"]) == name && is_sidecar(c));
+            let sidecar = sidecars.contains(&status.str_at(&["name"]));
             if sidecar {
                 self.restarts += count;
                 self.last_restart = self.last_restart.max(ended);

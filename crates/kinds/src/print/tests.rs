@@ -1,4 +1,4 @@
-use value::{json, write};
+use value::{Value, json, write};
 
 use super::*;
 
@@ -186,4 +186,27 @@ fn columns_have_all_fields_on_the_wire() {
         write::to_string(&Column::IMAGES.to_value()),
         r#"{"description":"","format":"","name":"Images","priority":1,"type":"string"}"#
     );
+}
+
+#[test]
+fn rows_of_pods_take_linear_steps_in_containers_and_statuses() {
+    let steps_of = |count: usize| {
+        let list = |fields: &[(&str, Value)]| {
+            Value::list((0..count).map(|i| {
+                let mut item = Value::map([("name", format!("n{i}"))]);
+                for (field, value) in fields {
+                    item.set_at(&[field], value.clone());
+                }
+                item
+            }))
+        };
+        let ended = Value::map([("terminated", Value::map([("exitCode", 0)]))]);
+        let mut pod = Value::map([("kind", "Pod")]);
+        pod.set_at(&["spec", "initContainers"], list(&[]));
+        pod.set_at(&["status", "initContainerStatuses"], list(&[("state", ended)]));
+        let behavior = crate::table::behavior(&api::GroupKind::new("", "Pod"));
+        value::steps::of(|| drop(behavior.table().rows(&[&pod], 0)))
+    };
+    let (short, long) = (steps_of(300), steps_of(3000));
+    assert!(long <= 15 * short, "{short} steps, then {long}");
 }

@@ -1,5 +1,7 @@
 //! Warnings about admission policies, their bindings and webhook configurations.
 
+use std::collections::HashSet;
+
 use api::validation::fields::{At, Read};
 use value::Value;
 
@@ -37,19 +39,25 @@ pub(crate) fn webhook_configuration(new: &Value, old: Option<&Value>, warnings: 
             if rule.texts("apiGroups").chain(rule.texts("resources")).any(|name| name == "*") {
                 continue;
             }
-            let mut named: Vec<(&str, &str)> = Vec::new();
-            for group in rule.texts("apiGroups") {
-                for resource in rule.texts("resources") {
-                    let pair = (group, resource);
-                    if NOT_INTERCEPTED.contains(&pair) && !named.contains(&pair) {
-                        named.push(pair);
-                        warnings.push(format!(
-                            "{}: {resource}.{group} is excluded from admission webhooks; this rule will have no effect",
-                            rules.index(j)
-                        ));
-                    }
+            // Few groups and resources are left after this, so that their pairs are few too.
+            let groups =
+                distinct(rule.texts("apiGroups"), |one| NOT_INTERCEPTED.iter().any(|(g, _)| *g == one));
+            let resources =
+                distinct(rule.texts("resources"), |one| NOT_INTERCEPTED.iter().any(|(_, r)| *r == one));
+            for group in groups {
+                for resource in resources.iter().filter(|one| NOT_INTERCEPTED.contains(&(group, one))) {
+                    warnings.push(format!(
+                        "{}: {resource}.{group} is excluded from admission webhooks; this rule will have no effect",
+                        rules.index(j)
+                    ));
                 }
             }
         }
     }
+}
+
+/// The texts that are wanted, each once, in the order of their first occurrences.
+fn distinct<'a>(texts: impl Iterator<Item = &'a str>, is_wanted: impl Fn(&str) -> bool) -> Vec<&'a str> {
+    let mut seen = HashSet::new();
+    texts.filter(|text| is_wanted(text) && seen.insert(*text)).collect()
 }

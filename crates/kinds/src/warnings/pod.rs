@@ -12,10 +12,13 @@ use crate::pod_containers::visit_containers;
 use crate::strategy::{app_armor_profile, deprecated_app_armor_annotations};
 
 pub(super) fn pod(pod: &Value, warnings: &mut Vec<String>) {
-    for key in deprecated_app_armor_annotations(pod) {
-        warnings
-            .insert(0, format!("metadata.annotations[{key}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"));
-    }
+    // The last container comes first.
+    let deprecated = deprecated_app_armor_annotations(pod).into_iter().rev().map(|key| {
+        format!(
+            "metadata.annotations[{key}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"
+        )
+    });
+    warnings.splice(..0, deprecated);
     spec_and_metadata(&At::ROOT, Some(pod), false, warnings);
 }
 

@@ -68,3 +68,38 @@ fn a_quota_with_requests_above_limits_produces_a_warning() {
     );
     assert!(warned("", "ResourceQuota", r#"{"spec":{"hard":{"cpu":"2","limits.cpu":"2"}}}"#).is_empty());
 }
+
+#[test]
+fn warnings_about_excluded_resources_take_linear_steps_in_groups_and_resources() {
+    let steps_of = |count: usize| {
+        let list = |last: &str| -> Vec<String> {
+            (0..count).map(|i| format!("n{i}")).chain([last.to_owned(), last.to_owned()]).collect()
+        };
+        let rule = value::Value::map([
+            ("apiGroups", value::Value::list(list("authentication.k8s.io"))),
+            ("resources", value::Value::list(list("tokenreviews"))),
+        ]);
+        let hook = value::Value::map([("rules", value::Value::list([rule]))]);
+        let configuration = value::Value::map([("webhooks", value::Value::list([hook]))]);
+        let kind = GroupKind::new("admissionregistration.k8s.io", "ValidatingWebhookConfiguration");
+        value::steps::of(|| {
+            assert_eq!(behavior(&kind).warnings_on_write(&configuration, None).len(), 1);
+        })
+    };
+    let (short, long) = (steps_of(1000), steps_of(10_000));
+    assert!(long <= 15 * short, "{short} steps, then {long}");
+}
+
+#[test]
+fn deprecated_annotations_of_containers_produce_warnings_in_reverse_order() {
+    let pod = r#"{"metadata":{"annotations":{"container.apparmor.security.beta.kubernetes.io/a":"runtime/default",
+        "container.apparmor.security.beta.kubernetes.io/b":"runtime/default"}},"spec":{"containers":[
+        {"name":"a","securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}}},
+        {"name":"b","securityContext":{"appArmorProfile":{"type":"RuntimeDefault"}}}]}}"#;
+    let words = |name: &str| {
+        format!(
+            "metadata.annotations[container.apparmor.security.beta.kubernetes.io/{name}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"
+        )
+    };
+    assert_eq!(warned("", "Pod", pod)[..2], [words("b"), words("a")]);
+}

@@ -136,6 +136,14 @@ fn pairs() -> Vec<LinearCase> {
         path.extend_from_slice(steps);
         path
     };
+    let rules = |group: &str, resource: &str, path: &[Step]| LinearCase {
+        name: format!("groups and resources of a rule of {resource}"),
+        kind: CaseKind::of(table::find(group, "v1", resource).unwrap()),
+        version: "v1",
+        paths: ["apiGroups", "resources"]
+            .map(|field| path.iter().cloned().chain([Item, Field(field)]).collect())
+            .to_vec(),
+    };
     vec![
         pod("volumes and their mounts", vec![spec(&[Field("volumes")]), container("volumeMounts")]),
         pod("volumes and their devices", vec![spec(&[Field("volumes")]), container("volumeDevices")]),
@@ -203,5 +211,21 @@ fn pairs() -> Vec<LinearCase> {
             version: "v1",
             paths: vec![spec(&[Field("versions")]), vec![Field("status"), Field("storedVersions")]],
         },
+        rules(
+            "admissionregistration.k8s.io",
+            "validatingwebhookconfigurations",
+            &[Field("webhooks"), Item, Field("rules")],
+        ),
+        rules(
+            "admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations",
+            &[Field("webhooks"), Item, Field("rules")],
+        ),
+        rules(
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicies",
+            &[Field("spec"), Field("matchConstraints"), Field("resourceRules")],
+        ),
+        rules("rbac.authorization.k8s.io", "clusterroles", &[Field("rules")]),
     ]
 }

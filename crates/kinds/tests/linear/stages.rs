@@ -2,6 +2,7 @@
 
 use api::features::Features;
 use api::{FieldErrors, GroupKind, GroupVersion};
+use kinds::convert::stored::stored_version;
 use kinds::{strategy, table, validation};
 use schema::apply::{FieldManagement, Reset, ServedVersions, Unconverted};
 use schema::{Schema, decode, patch};
@@ -28,8 +29,9 @@ impl ServedVersions for Alone {
 /// An operation on an object whose steps are counted.
 pub(crate) type MeasuredStage = fn(&LinearCase, &Value);
 
-pub(crate) const STAGES: [(&str, MeasuredStage); 6] = [
+pub(crate) const STAGES: [(&str, MeasuredStage); 7] = [
     ("read", read),
+    ("convert", converted),
     ("write", written),
     ("validate", validate),
     ("patch", patched),
@@ -49,6 +51,25 @@ fn read(case: &LinearCase, object: &Value) {
     let schema = case.kind.schema(case.version).unwrap();
     let mut shown = object;
     decode::fill(&mut shown, schema);
+}
+
+/// Converts the object to the storage version and to every served one, and from the versions that are only read from etcd.
+fn converted(case: &LinearCase, object: &Value) {
+    let object = read_object(case, object);
+    let row = table::find(case.kind.group, case.version, case.kind.plural);
+    let versions = row.map(|row| row.versions).unwrap_or_default();
+    let own = versions.iter().find(|version| version.name == case.version);
+    let to_stored = own.and_then(|version| version.conversion).map(|conversion| conversion.to_stored);
+    let stored = to_stored.map_or_else(|| object.clone(), |convert| convert(&object));
+    for conversion in versions.iter().filter_map(|version| version.conversion) {
+        let _ = (conversion.from_stored)(&stored);
+    }
+    // Objects in other versions are only read from etcd. Most of their fields are those of this version.
+    for version in ["v1alpha1", "v1beta1", "v1beta2", "v1beta3", "v2beta2", "v2beta1"] {
+        if let Some(version) = stored_version(case.kind.group, version, case.kind.kind) {
+            version.convert(&mut stored.clone());
+        }
+    }
 }
 
 fn written(case: &LinearCase, object: &Value) {

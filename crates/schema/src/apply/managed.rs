@@ -26,6 +26,8 @@ impl ManagedFieldsOperation {
     }
 }
 
+pub(super) type ManagerKey = (bool, Str, Str, Str);
+
 /// Identity of a field manager. The API version is part of the identity for `Update` but not for `Apply`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manager {
@@ -43,6 +45,13 @@ impl Manager {
             && self.name == other.name
             && self.subresource == other.subresource
             && (self.operation == ManagedFieldsOperation::Apply || self.api_version == other.api_version)
+    }
+
+    /// Equal for equal identities. An object has as many managers as a client sends, so those of two objects are matched by key.
+    pub(super) fn key(&self) -> ManagerKey {
+        let is_apply = self.operation == ManagedFieldsOperation::Apply;
+        let version = if is_apply { Str::default() } else { self.api_version.clone() };
+        (is_apply, self.name.clone(), self.subresource.clone(), version)
     }
 
     /// The text by which Kubernetes sorts managers.
@@ -148,6 +157,11 @@ impl Managers {
 
     pub fn get(&self, manager: &Manager) -> Option<&ManagedFieldsEntry> {
         self.entries.iter().find(|entry| entry.manager.is(manager))
+    }
+
+    /// Each manager must have one entry.
+    pub(super) fn of_distinct(entries: impl Iterator<Item = ManagedFieldsEntry>) -> Self {
+        Managers { entries: entries.collect() }
     }
 
     /// Adds an entry or replaces the one of the same manager.

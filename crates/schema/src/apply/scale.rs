@@ -1,9 +1,11 @@
 //! Converts managed fields between a workload and its `scale` subresource, in which the only owned field is the number of replicas.
 
+use std::collections::BTreeMap;
+
 use value::Str;
 
 use super::element::Element;
-use super::managed::{ManagedFieldsEntry, Manager, Managers};
+use super::managed::{ManagedFieldsEntry, Manager, ManagerKey, Managers};
 use super::set::FieldSet;
 
 /// API version of the `Scale` kind.
@@ -21,7 +23,7 @@ pub trait Replicas {
 
 /// The managers of the workload's replicas as managers of the scale.
 pub fn to_scale(workload: &Managers, paths: &dyn Replicas) -> Managers {
-    let mut out = Managers::default();
+    let mut out = BTreeMap::new();
     for entry in workload.iter() {
         let Some(Some(path)) = paths.path(&entry.manager.api_version) else { continue };
         if entry.fields.has(&path) {
@@ -29,10 +31,10 @@ pub fn to_scale(workload: &Managers, paths: &dyn Replicas) -> Managers {
             fields.insert(replicas());
             // Entries of a scale always have the version of the scale, not the one in which the manager wrote.
             let manager = Manager { api_version: SCALE_VERSION.into(), ..entry.manager.clone() };
-            out.put(ManagedFieldsEntry { manager, time: entry.time, fields });
+            out.insert(manager.key(), ManagedFieldsEntry { manager, time: entry.time, fields });
         }
     }
-    out
+    Managers::of_distinct(out.into_values())
 }
 
 /// The managers of a workload after its scale was written. A manager that no longer owns the replicas in the scale loses them in the
@@ -46,13 +48,16 @@ pub fn to_workload(
     paths: &dyn Replicas,
 ) -> Managers {
     let mut out = Managers::default();
-    let mut left = scale.clone();
+    let mut left: BTreeMap<ManagerKey, &ManagedFieldsEntry> =
+        scale.iter().map(|entry| (entry.manager.key(), entry)).collect();
+    let times: BTreeMap<ManagerKey, Option<i64>> =
+        workload.iter().map(|entry| (entry.manager.key(), entry.time)).collect();
     for entry in workload.iter() {
         let Some(path) = paths.path(&entry.manager.api_version) else { continue };
         let mut entry = entry.clone();
         if let Some(path) = path
             && entry.fields.has(&path)
-            && left.take(&entry.manager).is_none()
+            && left.remove(&entry.manager.key()).is_none()
         {
             let mut taken = FieldSet::default();
             taken.insert(path);
@@ -63,10 +68,10 @@ pub fn to_workload(
         }
     }
     let Some(Some(path)) = paths.path(api_version) else { return out };
-    for entry in left.iter().filter(|entry| entry.fields.has(&replicas())) {
+    for entry in left.into_values().filter(|entry| entry.fields.has(&replicas())) {
         let mut fields = FieldSet::default();
         fields.insert(path.clone());
-        let time = workload.get(&entry.manager).and_then(|there| there.time);
+        let time = times.get(&entry.manager.key()).copied().flatten();
         let manager = Manager { api_version: api_version.into(), ..entry.manager.clone() };
         out.push(ManagedFieldsEntry { manager, time, fields });
     }
