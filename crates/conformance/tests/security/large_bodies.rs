@@ -99,7 +99,7 @@ async fn node_ports_of_a_large_service_do_not_delay_other_requests() {
         [dry_run, dry_run.trim_end_matches("?dryRun=All")].map(|path| (path, ports.clone()))
     }) {
         let body = json!({"metadata": {"name": "large"}, "spec": {"type": "NodePort", "ports": ports}});
-        let client = server.client().unwrap();
+        let (client, began) = (server.client().unwrap(), Instant::now());
         let large = tokio::spawn(async move { client.post(path, &body).await.unwrap().code });
         while !large.is_finished() {
             let answer = tokio::time::timeout(SOON, small.get("/livez")).await;
@@ -108,6 +108,7 @@ async fn node_ports_of_a_large_service_do_not_delay_other_requests() {
         }
         let code = large.await.unwrap();
         assert!(matches!(code, 413 | 422 | 500), "{code}");
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     }
 }
 
