@@ -52,12 +52,10 @@ fn apply_to_graph(case: &LinearCase, object: &Value) {
     }
 }
 
+type AllocationRun<'a> = &'a mut dyn FnMut(&mut dyn Allocator);
+
 /// Creates and updates of Services of each type that allocates ports, with this allocator.
-fn allocate(
-    case: &LinearCase,
-    object: &Value,
-    allocator: &mut dyn FnMut(&mut dyn FnMut(&mut dyn Allocator)),
-) {
+fn allocate(case: &LinearCase, object: &Value, allocator: &mut dyn FnMut(AllocationRun<'_>)) {
     for (kind, of_ports) in [("ClusterIP", None), ("NodePort", None), ("LoadBalancer", Some(0))] {
         let service = |object: &Value| {
             let mut service = object.clone();

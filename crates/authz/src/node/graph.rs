@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
@@ -70,8 +70,8 @@ pub struct NodeGraph {
     /// For each object the nodes that need it, with the number of sources. In several tables, so that a request waits for one key of
     /// a change with many keys, not for all.
     needed: [RwLock<NeededObjects>; TABLES],
-    /// Chooses the table of a key. Clients cannot predict it.
-    hasher: RandomState,
+    /// Always empty: its hasher, whose keys clients cannot predict, chooses the table of a key.
+    chooser: HashMap<ObjectKey, bool>,
     volumes: RwLock<GraphVolumes>,
 }
 
@@ -181,7 +181,7 @@ impl NodeGraph {
 
     fn table(&self, key: &ObjectKey) -> &RwLock<NeededObjects> {
         #[expect(clippy::cast_possible_truncation, clippy::indexing_slicing, reason = "below `TABLES`")]
-        &self.needed[self.hasher.hash_one(key) as usize % TABLES]
+        &self.needed[self.chooser.hasher().hash_one(key) as usize % TABLES]
     }
 }
 

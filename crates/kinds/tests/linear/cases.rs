@@ -117,6 +117,7 @@ pub(crate) fn cases() -> Vec<LinearCase> {
         }
     }
     cases.extend(pairs());
+    cases.extend(rule_pairs());
     cases
 }
 
@@ -135,14 +136,6 @@ fn pairs() -> Vec<LinearCase> {
         let mut path = spec(&[Field("topologySpreadConstraints"), Item]);
         path.extend_from_slice(steps);
         path
-    };
-    let rules = |group: &str, resource: &str, path: &[Step]| LinearCase {
-        name: format!("groups and resources of a rule of {resource}"),
-        kind: CaseKind::of(table::find(group, "v1", resource).unwrap()),
-        version: "v1",
-        paths: ["apiGroups", "resources"]
-            .map(|field| path.iter().cloned().chain([Item, Field(field)]).collect())
-            .to_vec(),
     };
     vec![
         pod("volumes and their mounts", vec![spec(&[Field("volumes")]), container("volumeMounts")]),
@@ -211,6 +204,21 @@ fn pairs() -> Vec<LinearCase> {
             version: "v1",
             paths: vec![spec(&[Field("versions")]), vec![Field("status"), Field("storedVersions")]],
         },
+    ]
+}
+
+/// Cases with the groups and resources of a rule, whose pairs are as many as their product.
+fn rule_pairs() -> Vec<LinearCase> {
+    use Step::{Field, Item};
+    let rules = |group: &str, resource: &str, path: &[Step]| LinearCase {
+        name: format!("groups and resources of a rule of {resource}"),
+        kind: CaseKind::of(table::find(group, "v1", resource).unwrap()),
+        version: "v1",
+        paths: ["apiGroups", "resources"]
+            .map(|field| path.iter().cloned().chain([Item, Field(field)]).collect())
+            .to_vec(),
+    };
+    vec![
         rules(
             "admissionregistration.k8s.io",
             "validatingwebhookconfigurations",
