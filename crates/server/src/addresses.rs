@@ -218,14 +218,14 @@ impl Allocations {
         claims: &mut AddressClaims,
     ) -> Result<(), Status> {
         let mut answers: Vec<AddressAnswer> = Vec::new();
-        if self.run_rules(service, old, claims, &mut answers, None).await? {
+        if self.run_rules(effort, service, old, claims, &mut answers, None).await? {
             return Ok(());
         }
         self.check_repaired().await?;
         // Requests of other users wait for the ports, so this one must not wait for its own turn in the heavy lane.
         heavy_lane::without_turn(async {
             let turn = self.ports.in_turn().await.map_err(Status::internal)?;
-            let is_done = self.run_rules(service, old, claims, &mut answers, Some(turn)).await?;
+            let is_done = self.run_rules(effort, service, old, claims, &mut answers, Some(turn)).await?;
             if is_done { Ok(()) } else { Err(Status::internal("the node ports are not known")) }
         })
         .await
@@ -234,6 +234,7 @@ impl Allocations {
     /// Runs the rules until all their requests are answered, or the answer to one requires the turn of the node ports (false).
     async fn run_rules(
         &self,
+        effort: &Effort,
         service: &mut Value,
         old: Option<&Value>,
         claims: &mut AddressClaims,

@@ -139,7 +139,7 @@ fn with_host_ports(name: &str, address: &str, count: usize) -> String {
 }
 
 #[test]
-fn comparing_host_ports_takes_a_counted_step_for_each_port_in_use_and_can_be_cancelled() {
+fn comparing_host_ports_takes_a_counted_step_for_each_port_in_use_and_can_be_canceled() {
     let cluster = cluster(&[SMALL], &[&with_host_ports("a", "10.0.0.1", 40_000)]);
     let pod = parse(&with_host_ports("b", "10.0.0.2", 40_000));
     let budget = Budget::new(50_000);
@@ -148,9 +148,9 @@ fn comparing_host_ports_takes_a_counted_step_for_each_port_in_use_and_can_be_can
     assert_eq!(fitting, ["small"]);
     assert!((40_000..50_000).contains(&budget.spent()), "{}", budget.spent());
     assert_eq!(cluster.fitting(&pod, &Budget::new(20_000)).unwrap_err(), BudgetEnded::Exhausted);
-    let cancelled = Budget::new(u64::MAX);
-    cancelled.cancel();
-    assert_eq!(cluster.fitting(&pod, &cancelled).unwrap_err(), BudgetEnded::Cancelled);
+    let canceled = Budget::new(u64::MAX);
+    canceled.cancel();
+    assert_eq!(cluster.fitting(&pod, &canceled).unwrap_err(), BudgetEnded::Canceled);
     // A pod without host ports is compared with none.
     let budget = Budget::new(1000);
     assert!(cluster.fitting(&parse(&wants("1m")), &budget).is_ok());

@@ -344,7 +344,8 @@ async fn a_large_service_holds_the_node_ports_without_a_turn_in_the_heavy_lane()
             let mut service = parse(&format!(
                 r#"{{"metadata":{{"name":"b","namespace":"default","uid":"u"}},"spec":{NODE_PORT}}}"#
             ));
-            let mut allocating = std::pin::pin!(of_request.addresses.allocate(&mut service, None, false));
+            let mut allocating =
+                std::pin::pin!(of_request.addresses.allocate(&inner, &mut service, None, false));
             let mut waits = Some(waits);
             let claims = std::future::poll_fn(|context| {
                 let polled = allocating.as_mut().poll(context);
