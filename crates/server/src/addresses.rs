@@ -188,6 +188,13 @@ impl Addresses {
     }
 }
 
+/// The Service that the rules are run for, before and after the write, and the budget of the request.
+struct AllocationInput<'a> {
+    effort: &'a Effort,
+    service: &'a mut Value,
+    old: Option<&'a Value>,
+}
+
 impl Allocations {
     fn first(&self) -> Option<IpAddr> {
         ServiceRange::new(*self.default_ranges.first()?)?.nth(0)
@@ -218,14 +225,15 @@ impl Allocations {
         claims: &mut AddressClaims,
     ) -> Result<(), Status> {
         let mut answers: Vec<AddressAnswer> = Vec::new();
-        if self.run_rules(effort, service, old, claims, &mut answers, None).await? {
+        let mut input = AllocationInput { effort, service, old };
+        if self.run_rules(&mut input, claims, &mut answers, None).await? {
             return Ok(());
         }
         self.check_repaired().await?;
         // Requests of other users wait for the ports, so this one must not wait for its own turn in the heavy lane.
         heavy_lane::without_turn(async {
             let turn = self.ports.in_turn().await.map_err(Status::internal)?;
-            let is_done = self.run_rules(effort, service, old, claims, &mut answers, Some(turn)).await?;
+            let is_done = self.run_rules(&mut input, claims, &mut answers, Some(turn)).await?;
             if is_done { Ok(()) } else { Err(Status::internal("the node ports are not known")) }
         })
         .await
@@ -234,9 +242,7 @@ impl Allocations {
     /// Runs the rules until all their requests are answered, or the answer to one requires the turn of the node ports (false).
     async fn run_rules(
         &self,
-        effort: &Effort,
-        service: &mut Value,
-        old: Option<&Value>,
+        AllocationInput { effort, service, old }: &mut AllocationInput<'_>,
         claims: &mut AddressClaims,
         answers: &mut Vec<AddressAnswer>,
         mut turn: Option<PortsInTurn<'_>>,
@@ -299,7 +305,7 @@ impl Allocations {
                     }
                 }
             }
-            *service = object;
+            **service = object;
             if let Some(open) = claims.open() {
                 let ServiceAllocation { to_revert, to_release } = allocation;
                 (open.ports, open.to_release) = (to_revert.ports, to_release);

@@ -212,7 +212,7 @@ fn target(hook: &Webhook) -> String {
     }
 }
 
-/// The same moment on the clock of the admission metrics and on the wall clock: converts times of the metrics to wall clock times.
+/// One moment on the clock of the admission metrics and on the wall clock: converts times of the metrics to wall clock times.
 struct ClockPair {
     own: Duration,
     wall: SystemTime,
