@@ -71,7 +71,7 @@ impl fmt::Debug for OutboundCredential {
 /// Reads a token from a file, without the white space around it.
 pub(super) fn read_token_file(path: &Path) -> Result<String, String> {
     use std::io::Read as _;
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let file = runtime::files::open(path).map_err(|error| error.to_string())?;
     let mut text = String::new();
     file.take(MAX_TOKEN_FILE + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
     if u64::try_from(text.len()).is_ok_and(|len| len > MAX_TOKEN_FILE) {

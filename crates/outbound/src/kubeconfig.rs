@@ -28,7 +28,7 @@ pub fn from_kubeconfig(path: &Path, files: &mut Vec<PathBuf>) -> Result<Endpoint
     let missing = RefCell::new(Vec::new());
     let opens = |file: &str| {
         let file = directory.join(file);
-        let there = std::fs::File::open(&file)
+        let there = runtime::files::open(&file)
             .map(|_| ())
             .map_err(|error| format!("open {}: {}", file.display(), go_words(&error)));
         if there.is_err() {

@@ -18,6 +18,8 @@ use tracing::warn;
 
 /// Interval of checks without a notification.
 const POLL: Duration = Duration::from_mins(1);
+/// A check that takes longer is logged, again and again until it ends.
+const SLOW_CHECK: Duration = Duration::from_secs(30);
 /// Maximum number of symbolic links that are followed to a file, as in Linux.
 const MAX_LINKS: usize = 40;
 
@@ -162,12 +164,20 @@ impl FileWatch {
             // A directory may have been replaced: the new one is watched before it is read, so that no later change is missed.
             self.watch(&watched);
             let look = look.clone();
-            let looked = tokio::task::spawn_blocking(move || {
+            let mut looked = tokio::task::spawn_blocking(move || {
                 look(&mut followed, why);
                 let watched = paths(&followed);
                 (followed, watched)
             });
-            (followed, watched) = looked.await?;
+            (followed, watched) = loop {
+                match tokio::time::timeout(SLOW_CHECK, &mut looked).await {
+                    Ok(looked) => break looked?,
+                    Err(_) => warn!(
+                        files = ?watched,
+                        "a check of watched files takes very long; changes of these files are not noticed until it ends; is their file system reachable?"
+                    ),
+                }
+            };
             if self.watch(&watched) {
                 // What is watched only now may have changed after it was read.
                 self.hint.notify_one();

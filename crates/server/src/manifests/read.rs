@@ -128,11 +128,7 @@ fn is_emptied(file: &ManifestFile, before: &[ManifestFile]) -> bool {
 /// Reads a file of at most `most` bytes. Errors have Go's words: `open PATH: no such file or directory`.
 fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let shown = path.display();
-    // Opening a pipe would block until it is written to.
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-        return Err(format!("read {shown}: it is not a regular file"));
-    }
-    let file = std::fs::File::open(path).map_err(|e| format!("open {shown}: {}", go_words(&e)))?;
+    let file = runtime::files::open(path).map_err(|e| format!("open {shown}: {}", go_words(&e)))?;
     let mut bytes = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     file.take(limit).read_to_end(&mut bytes).map_err(|e| format!("read {shown}: {}", go_words(&e)))?;
