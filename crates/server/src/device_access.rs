@@ -48,16 +48,12 @@ pub(crate) async fn check_admin(
         return Ok(errors);
     };
     let name = call.info.namespace.clone();
-    // Like kube-apiserver, the label is read from the backend: another server may have removed it.
-    let key = keys::built_in("", "namespaces").map(|prefix| format!("{prefix}{name}")).unwrap_or_default();
-    let entry = consistent_reads::entry(&state.storage.store, &key).await?;
-    let namespace = entry.map(|entry| encode::tree(&entry)).transpose()?;
     let object = format!("{name}/{}", meta::name(new));
     let resource = match call.info.subresource.as_str() {
         "" => kind.resource.to_string(),
         subresource => format!("{}/{subresource}", kind.resource),
     };
-    match namespace.as_ref().and_then(admin_access::allowed_by) {
+    match allowing_label(state, &name).await? {
         None => {
             if let Some(unlogged) = REFUSED_LOG.due() {
                 tracing::warn!(
@@ -94,6 +90,33 @@ pub(crate) async fn check_admin(
         }
     }
     Ok(errors)
+}
+
+/// Repeats [`check_admin`] after validating admission, whose webhooks may have taken long: once the removal of the label is acknowledged, no
+/// new object asks for admin access. (kube-apiserver does not check again.)
+pub(crate) async fn check_admin_again(
+    state: &State,
+    call: &Call,
+    kind: &ServedResource,
+    new: &Value,
+    old_status_of: Option<&Value>,
+) -> Result<FieldErrors, Status> {
+    let mut errors = FieldErrors::new();
+    if let Some(at) = admin_access::requesting_field(&kind.built_in_kind(), new, old_status_of)
+        && allowing_label(state, &call.info.namespace).await?.is_none()
+    {
+        errors.push(admin_access::refused(&at));
+    }
+    Ok(errors)
+}
+
+/// The label by which a namespace allows admin access. Like kube-apiserver, this reads it from the backend: another server may have
+/// removed it.
+async fn allowing_label(state: &State, namespace: &str) -> Result<Option<&'static str>, Status> {
+    let key = keys::built_in("", "namespaces").map(|prefix| keys::cluster_scoped(prefix, namespace));
+    let entry = consistent_reads::entry(&state.storage.store, &key.unwrap_or_default()).await?;
+    let namespace = entry.map(|entry| encode::tree(&entry)).transpose()?;
+    Ok(namespace.as_ref().and_then(admin_access::allowed_by))
 }
 
 /// Authorizes a changed status of a ResourceClaim: allocation and reservations need `resourceclaims/binding` in the whole cluster, and

@@ -10,5 +10,6 @@ mod label_removed;
 mod pods;
 mod quota;
 mod readiness;
+mod slow_webhooks;
 mod status;
 mod taints;

@@ -93,6 +93,8 @@ impl WriteContext<'_> {
         let stored = self.with_stored_defaults(&object).await?;
         let seen = changed(stored.as_ref()).unwrap_or(&object);
         self.run_validating(call, Operation::Create, &name, Some(seen), None).await?;
+        let errors = device_access::check_admin_again(self.state, call, self.kind, &object, None).await?;
+        refuse_invalid(self, &object, &name, &errors)?;
         // kube-apiserver makes this check in its storage layer, which skips it for dry runs and for updates that create.
         if call.info.verb == "create" && !self.dry_run && !meta::resource_version(&object).is_empty() {
             return Err(Status::plain("resourceVersion should not be set on objects to be created"));
@@ -195,6 +197,10 @@ impl WriteContext<'_> {
         let stored = self.with_stored_defaults(&object).await?;
         let seen = changed(stored.as_ref()).unwrap_or(&object);
         self.run_validating(call, Operation::Update, &name, Some(seen), Some(before)).await?;
+        if self.subresource == Subresource::Status {
+            let again = device_access::check_admin_again(self.state, call, self.kind, &object, Some(before));
+            refuse_invalid(self, &object, &name, &again.await?)?;
+        }
         Ok((object, stored.map(|(stored, _)| stored)))
     }
 
