@@ -26,7 +26,7 @@ use storage::StoredEntry;
 use transport::byte_budget::{BudgetAccount, ByteBudget, ByteCharge};
 use transport::connections::ConnectionClaim;
 use transport::discard::{Discarding, MAX_BODY};
-use transport::long_running::LongRunningRequest;
+use transport::long_running::{LongRunningKind, LongRunningRequest};
 use transport::objects::ObjectCharge;
 use transport::paced::{BodyReadError, Paced};
 use transport::unsent::Payer;
@@ -251,20 +251,24 @@ impl Call {
 
     /// Counts a long-running request until the result is dropped; `None` for requests from inside this process. Fails with 429 if the user
     /// has too many that were asked to end and still exist.
-    pub(crate) fn begin_long_running(&self, serving: &Serving) -> Result<Option<LongRunningRequest>, Status> {
+    pub(crate) fn begin_long_running(
+        &self,
+        serving: &Serving,
+        is_proxied: bool,
+    ) -> Result<Option<LongRunningRequest>, Status> {
         let Some((payer, connection)) = self.payer.as_ref().zip(self.connection.as_ref()) else {
             return Ok(None);
         };
         // It is authorized, even if the user is anonymous.
         connection.claim();
-        let is_watch = self.info.verb == "watch";
+        let kind = LongRunningKind { is_watch: self.info.verb == "watch", is_proxied };
         let (labels, fields) = (&self.info.label_selector, &self.info.field_selector);
         let bytes = labels.parsed().as_ref().map_or(0, LabelSelector::heap_bytes)
             + fields.parsed().as_ref().map_or(0, FieldSelector::heap_bytes)
             // The audit event holds the URI until the request ends.
             + labels.text().len()
             + fields.text().len();
-        serving.long_running.begin(payer.account(), connection.connection(), is_watch, bytes).map(Some)
+        serving.long_running.begin(payer.account(), connection.connection(), kind, bytes).map(Some)
     }
 
     /// The guards of admission, which must live until the write of the request has ended.

@@ -57,6 +57,9 @@ pub struct ConnectionLimits {
     pub connections_per_address: usize,
     /// Maximum TLS handshakes in progress.
     pub handshakes: usize,
+    /// Maximum number of long-running requests, such as watches and upgraded connections, that are proxied to other servers at the same time:
+    /// each may hold a file descriptor there.
+    pub proxied: usize,
     /// Deadline from TCP accept to the end of the TLS handshake.
     pub handshake: Duration,
     /// Deadline from the first byte of a request to the end of its headers.
@@ -78,6 +81,7 @@ impl Default for ConnectionLimits {
             connections: MAX_CONNECTIONS,
             connections_per_address: 0,
             handshakes: MAX_CONNECTIONS / 4,
+            proxied: MAX_PROXIED,
             handshake: Duration::from_secs(10),
             headers: Duration::from_secs(32),
             header_bytes: MAX_HEADER_BYTES,
@@ -97,17 +101,21 @@ pub(crate) const MAX_HEADER_BYTES: u32 = 64 * 1024;
 /// Upper limit whatever the file descriptor limit is: an idle TLS connection takes tens of kilobytes of
 /// memory.
 const MAX_CONNECTIONS: usize = 16 * 1024;
+/// Upper limit of proxied long-running requests, whatever the file descriptor limit is.
+const MAX_PROXIED: usize = 8 * 1024;
 
 impl ConnectionLimits {
     /// Derives the connection limit from the number of file descriptors that the process may open. A quarter
-    /// of them (64 to 1024) stays reserved for the store, logs, watched files and connections to other
-    /// servers.
+    /// of them (64 to 1024) stays reserved for the store, logs, watched files and short requests to other
+    /// servers, an eighth for long-running requests that are proxied.
     #[must_use]
     pub fn for_descriptors(descriptors: u64) -> Self {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let reserved = (descriptors / 4).clamp(64, 1024);
-        let connections = descriptors.saturating_sub(reserved).clamp(16, MAX_CONNECTIONS);
-        ConnectionLimits { connections, handshakes: (connections / 4).max(16), ..ConnectionLimits::default() }
+        let proxied = (descriptors / 8).clamp(16, MAX_PROXIED);
+        let connections = descriptors.saturating_sub(reserved + proxied).clamp(16, MAX_CONNECTIONS);
+        let handshakes = (connections / 4).max(16);
+        ConnectionLimits { connections, handshakes, proxied, ..ConnectionLimits::default() }
     }
 }
 
@@ -410,8 +418,11 @@ mod tests {
 
     #[test]
     fn the_connection_limit_leaves_file_descriptors_for_other_uses() {
-        let of = |descriptors| ConnectionLimits::for_descriptors(descriptors).connections;
-        assert_eq!([0, 100, 128, 1024].map(of), [16, 36, 64, 768]);
-        assert_eq!([4096, 1 << 20, u64::MAX].map(of), [3072, 16384, 16384]);
+        let of = |descriptors| {
+            let limits = ConnectionLimits::for_descriptors(descriptors);
+            (limits.connections, limits.proxied)
+        };
+        assert_eq!([0, 100, 128, 1024].map(of), [(16, 16), (20, 16), (48, 16), (640, 128)]);
+        assert_eq!([4096, 1 << 20, u64::MAX].map(of), [(2560, 512), (16384, 8192), (16384, 8192)]);
     }
 }

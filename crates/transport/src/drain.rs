@@ -242,12 +242,15 @@ mod tests {
     async fn a_stream_that_does_not_end_when_it_must_is_dropped() {
         use authn::User;
 
+        use crate::accept::ConnectionLimits;
         use crate::byte_budget::BudgetAccount;
-        use crate::long_running::LongRunningRequests;
+        use crate::long_running::{LongRunningKind, LongRunningRequests};
 
-        let requests = LongRunningRequests::new(&runtime::MetricRegistry::new(), 100).unwrap();
+        let limits = ConnectionLimits::default();
+        let requests = LongRunningRequests::new(&runtime::MetricRegistry::new(), &limits).unwrap();
+        let kind = LongRunningKind { is_watch: true, is_proxied: false };
         let account = BudgetAccount::of(&User::named("alice"), "10.0.0.1".parse().unwrap());
-        let mut running = requests.begin(&account, 1, true, 0).unwrap();
+        let mut running = requests.begin(&account, 1, kind, 0).unwrap();
         let signal = running.take_end_signal().unwrap();
         let stream = END.scope(RefCell::new(None), async move {
             let work = run(async move {

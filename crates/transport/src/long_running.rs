@@ -1,7 +1,7 @@
 //! Counts the long-running requests of each account, and ends the oldest ones of the account that has most when there are too many.
 //!
-//! Each request takes memory, and its connection is busy as long as it runs. A request with large parameters counts as several *units*. No
-//! account has a limit of its own, because the thousands of clients of a DaemonSet share a service account. Only requests that are
+//! Each request takes memory, and its connection is busy as long as it runs. A request with large parameters counts as several *units*, and so
+//! does one that is proxied, because it may hold a connection to another server, for which there are fewer file descriptors. No account has a limit of its own, because the thousands of clients of a DaemonSet share a service account. Only requests that are
 //! authorized count. A watch that is ended is complete, as at its timeout, so clients start again.
 //!
 //! A request that was asked to end counts until it is dropped. One that waits for its client is dropped after [`END_WITHIN`] on HTTP/2
@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 use value::Str;
 
+use crate::accept::ConnectionLimits;
 use crate::byte_budget::{BudgetAccount, SparedRequests};
 
 /// Requests for each connection that may be open, on average. A kubelet has some tens of watches.
@@ -48,6 +49,8 @@ fn limit(connections: usize, memory: Option<u64>) -> usize {
 #[derive(Debug)]
 pub struct LongRunningRequests {
     limit: usize,
+    /// Units of a request that is proxied.
+    proxied_units: usize,
     running: Mutex<RunningTable>,
     ended: IntCounterVec,
     log: LogLimit,
@@ -85,7 +88,7 @@ struct AccountRequests {
 struct EndableRequest {
     connection: u64,
     is_watch: bool,
-    /// One, and one more for each [`UNIT`] of its parameters.
+    /// One, or more if it is proxied, and one more for each [`UNIT`] of its parameters.
     units: usize,
     end: oneshot::Sender<()>,
     end_stream: oneshot::Sender<()>,
@@ -172,12 +175,13 @@ impl RunningTable {
 }
 
 impl LongRunningRequests {
-    /// `connections` is the limit on connections. The memory limit is read from the system.
-    pub fn new(registry: &MetricRegistry, connections: usize) -> prometheus::Result<Arc<Self>> {
-        LongRunningRequests::with_limit(registry, limit(connections, runtime::memory::available_bytes()))
+    /// The limits on connections and on proxied requests are those of `limits`. The memory limit is read from the system.
+    pub fn new(registry: &MetricRegistry, limits: &ConnectionLimits) -> prometheus::Result<Arc<Self>> {
+        let limit = limit(limits.connections, runtime::memory::available_bytes());
+        LongRunningRequests::with_limits(registry, limit, limits.proxied)
     }
 
-    fn with_limit(registry: &MetricRegistry, limit: usize) -> prometheus::Result<Arc<Self>> {
+    fn with_limits(registry: &MetricRegistry, limit: usize, proxied: usize) -> prometheus::Result<Arc<Self>> {
         let ended = registry.counter_vec(
             "apiserver_long_running_requests_ended_total",
             "Number of long-running requests that were ended because there were too many, by reason: connections (nearly all connections were busy), limit.",
@@ -190,6 +194,7 @@ impl LongRunningRequests {
         most.set(i64::try_from(limit).unwrap_or(i64::MAX));
         Ok(Arc::new(LongRunningRequests {
             limit,
+            proxied_units: limit.div_ceil(proxied.max(1)),
             running: Mutex::default(),
             ended,
             log: LogLimit::default(),
@@ -202,10 +207,11 @@ impl LongRunningRequests {
         self: &Arc<Self>,
         account: &BudgetAccount,
         connection: u64,
-        is_watch: bool,
+        kind: LongRunningKind,
         bytes: usize,
     ) -> Result<LongRunningRequest, Status> {
-        let units = 1 + bytes / UNIT;
+        let LongRunningKind { is_watch, is_proxied } = kind;
+        let units = bytes / UNIT + if is_proxied { self.proxied_units } else { 1 };
         let (end, ended) = oneshot::channel();
         let (end_stream, stream_ended) = oneshot::channel();
         let owner = account.owner();
@@ -292,6 +298,14 @@ impl LongRunningRequests {
     fn lock(&self) -> MutexGuard<'_, RunningTable> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Properties of a long-running request that decide how much it counts, and whether it is one of the first to end.
+#[derive(Clone, Copy, Debug)]
+pub struct LongRunningKind {
+    pub is_watch: bool,
+    /// An aggregated API server answers it.
+    pub is_proxied: bool,
 }
 
 /// Guard of a long-running request.

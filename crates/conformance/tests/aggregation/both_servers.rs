@@ -119,9 +119,19 @@ pub(crate) async fn start_both(
     let server = Server::up().await.unwrap();
     let client = server.client().unwrap();
     let authority = proxies(&client).await;
-    let extension = AggregatedServer::start("wardle.default.svc", Some(&authority), reply).await.unwrap();
-    create_service(&client).await;
-    accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
-    wait_for_condition(&client, NAME, "True", "Passed").await;
+    let extension = start_behind(&client, Some(&authority), reply).await;
     (server, client, extension)
+}
+
+/// Starts an aggregated API server behind a server, whose front proxies have certificates of this CA.
+pub(crate) async fn start_behind(
+    client: &Client,
+    authority: Option<&str>,
+    reply: impl Fn(&Received) -> AggregatedReply + Send + Sync + 'static,
+) -> AggregatedServer {
+    let extension = AggregatedServer::start("wardle.default.svc", authority, reply).await.unwrap();
+    create_service(client).await;
+    accepts(client.post(SERVICES, &service(extension.port, &extension.ca_bundle)).await).unwrap();
+    wait_for_condition(client, NAME, "True", "Passed").await;
+    extension
 }

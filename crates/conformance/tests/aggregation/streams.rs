@@ -2,12 +2,15 @@
 
 use bytes::Bytes;
 use conformance::aggregated_server::AggregatedReply;
-use conformance::{Problem, accepts, eventually};
+use conformance::{Problem, Server, accepts, eventually};
 use http::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::Instant;
 
-use crate::both_servers::{FISCHERS, PATIENCE, start_both, without_aggregated_discovery};
+use crate::both_servers::{
+    FISCHERS, GROUP, PATIENCE, start_behind, start_both, without_aggregated_discovery,
+};
 
 #[tokio::test]
 async fn watches_are_streamed_and_end_with_client_or_server() {
@@ -156,4 +159,51 @@ async fn an_answer_does_not_wait_for_the_request_body() {
     let mut posted = extension.received_for_others();
     posted.retain(|received| received.method == Method::POST && received.body["metadata"]["name"] == "fritz");
     assert_eq!(posted.len(), 1);
+}
+
+/// Each tunnel holds two file descriptors of the server, one of them towards the aggregated API server. The path is none of those that are
+/// long-running without an upgrade.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tunnels_of_one_user_do_not_use_up_the_file_descriptors() {
+    const TUNNELS: usize = 60;
+    let server = Server::serve_after("ulimit -Sn 300 && ulimit -Hn 300", &[]).await.unwrap();
+    let admin = server.client().unwrap();
+    let _extension = start_behind(&admin, None, |received| match received.path() {
+        "/apis/wardle.example.com/v1alpha1/fischers/fritz" => AggregatedReply::Echo("websocket"),
+        _ => without_aggregated_discovery(received),
+    })
+    .await;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"metadata": {"name": "fischers"}, "rules": [{"apiGroups": [GROUP], "resources": ["fischers"], "verbs": ["get"]}]});
+    accepts(admin.post(&format!("{rbac}/clusterroles"), &role).await).unwrap();
+    let binding = json!({"metadata": {"name": "fischers"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "fischers"},
+        "subjects": [{"kind": "User", "name": "alice"}]});
+    accepts(admin.post(&format!("{rbac}/clusterrolebindings"), &binding).await).unwrap();
+
+    let mut tunnels = Vec::new();
+    for _ in 0..TUNNELS {
+        let mut stream = admin.tls_stream().await.unwrap();
+        let request = format!(
+            "GET {FISCHERS}/fritz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alicetoken\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 101");
+        tunnels.push(stream);
+    }
+    let other = admin.on_new_connection();
+    assert_eq!(accepts(other.get("/livez").await).unwrap(), json!(null));
+    // The oldest ones have ended: fewer than an eighth of the descriptors are left to tunnels.
+    let (mut ended, deadline) = (0, Instant::now() + PATIENCE);
+    for mut tunnel in tunnels.into_iter().take(TUNNELS - 37) {
+        let end = tokio::time::timeout_at(deadline, tunnel.read_to_end(&mut Vec::new())).await;
+        ended += usize::from(end.is_ok());
+    }
+    assert_eq!(ended, TUNNELS - 37);
+    let metrics = other.get("/metrics").await.unwrap().text();
+    assert!(
+        metrics.contains("apiserver_long_running_requests_ended_total{reason=\"limit\"} "),
+        "they were ended by the server"
+    );
 }

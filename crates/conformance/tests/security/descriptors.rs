@@ -21,8 +21,8 @@ use tokio_rustls::client::TlsStream;
 
 use crate::callers::{MAPS, SOON, alice_and_bob, metric};
 
-/// 300 connections, which leaves a quarter of the descriptors for other uses.
-pub(crate) const LIMITS: &str = "ulimit -Sn 100 && ulimit -Hn 400";
+/// 300 connections, which leaves a quarter of the descriptors for other uses, and an eighth for proxied long-running requests.
+pub(crate) const LIMITS: &str = "ulimit -Sn 100 && ulimit -Hn 480";
 
 /// Opens a TLS connection from this local address.
 pub(crate) async fn connect(authority: &str, from: &str, protocol: &[u8]) -> Result<TlsStream<TcpStream>> {
@@ -93,7 +93,7 @@ async fn idle_connections_are_closed_for_new_clients() {
         assert!(["ADDED", "BOOKMARK"].contains(&event["type"].as_str().unwrap()), "{event}");
     }
     assert_eq!(get_livez(&mut elsewhere, &authority).await.unwrap(), 200);
-    assert_eq!(metric(&admin, "process_max_fds", "").await, Some(400.0));
+    assert_eq!(metric(&admin, "process_max_fds", "").await, Some(480.0));
     assert_eq!(metric(&admin, "apiserver_connections_limit", "").await, Some(300.0));
     assert!(metric(&admin, "apiserver_connections_open", "").await.unwrap() <= 300.0);
     eventually(SOON, async || match metric(&admin, "apiserver_connections_closed_total", "idle").await {
@@ -202,7 +202,7 @@ pub(crate) async fn watch_on(
 async fn watches_on_few_connections_are_limited() {
     // 46 connections, each for 32 watches.
     const LIMIT: f64 = 46.0 * 32.0;
-    let server = Server::serve_after("ulimit -Sn 100 && ulimit -Hn 110", &[]).await.unwrap();
+    let server = Server::serve_after("ulimit -Sn 100 && ulimit -Hn 126", &[]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, bob) = alice_and_bob(&admin).await;
     let mut own = bob.events(&format!("{MAPS}?watch=1"), &[]).await.unwrap();

@@ -89,7 +89,7 @@ async fn selectors_of_more_than_five_thousand_values_are_refused() {
 #[tokio::test]
 async fn watches_with_large_selectors_count_as_several() {
     const WATCHES: usize = 180;
-    let server = Server::serve_after("ulimit -Sn 100 && ulimit -Hn 110", &[]).await.unwrap();
+    let server = Server::serve_after("ulimit -Sn 100 && ulimit -Hn 126", &[]).await.unwrap();
     let admin = server.client().unwrap();
     let (alice, bob) = alice_and_bob(&admin).await;
     let authority = admin.authority().to_owned();

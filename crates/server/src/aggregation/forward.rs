@@ -98,8 +98,9 @@ pub(crate) async fn handle(state: &Arc<State>, call: &mut Call, service: &ApiSer
         return unreachable(&why);
     }
     request.headers_mut().append(HOP, hop);
-    let running = if call.info.is_long_running() {
-        match call.begin_long_running(&state.serving) {
+    // A connection that is upgraded has no time limit, whatever its path is.
+    let running = if call.info.is_long_running() || upgrades {
+        match call.begin_long_running(&state.serving, true) {
             Ok(running) => running,
             Err(status) => return respond::too_many_requests(&status),
         }

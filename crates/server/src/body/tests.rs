@@ -4,16 +4,20 @@ use std::sync::Arc;
 use authn::User;
 use http_body_util::BodyExt as _;
 use runtime::MetricRegistry;
+use transport::accept::ConnectionLimits;
 use transport::byte_budget::BudgetAccount;
-use transport::long_running::LongRunningRequests;
+use transport::long_running::{LongRunningKind, LongRunningRequests};
 
 use super::*;
 
 /// The bytes of a long-running forwarded response that is asked to end after these parts, and whether it looks complete.
 async fn ended_after(end: EarlyEnd, parts: &[&'static str]) -> (String, bool) {
-    let requests: Arc<LongRunningRequests> = LongRunningRequests::new(&MetricRegistry::new(), 100).unwrap();
+    let limits = ConnectionLimits::default();
+    let requests: Arc<LongRunningRequests> =
+        LongRunningRequests::new(&MetricRegistry::new(), &limits).unwrap();
+    let kind = LongRunningKind { is_watch: true, is_proxied: true };
     let account = BudgetAccount::of(&User::named("alice"), IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let running = requests.begin(&account, 1, true, 0).unwrap();
+    let running = requests.begin(&account, 1, kind, 0).unwrap();
     let (sender, receiver) = mpsc::channel(8);
     let mut body = Body::forwarded(receiver).long_running(Some(running), end);
     let mut received = String::new();

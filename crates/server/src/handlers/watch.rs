@@ -101,7 +101,7 @@ pub async fn handle(
     if options.timeout_seconds.is_some_and(i64::is_negative) {
         return Ok(HandlerResponse::Raw(200, "application/json", Body::empty()));
     }
-    let ends_early = call.begin_long_running(&state.serving)?;
+    let ends_early = call.begin_long_running(&state.serving, false)?;
     let (channel, receiver) = mpsc::channel(CHUNKS);
     let account = call.payer.as_ref().map(|payer| lane_account(payer.account()));
     let lineage = start.lineage();

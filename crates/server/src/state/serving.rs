@@ -89,8 +89,7 @@ impl ServingConfig {
             shutdown: self.shutdown,
             is_refusing: AtomicBool::new(false),
             watches: ActiveWatches::default(),
-            long_running: LongRunningRequests::new(registry, self.limits.connections)
-                .map_err(ConfigError::other)?,
+            long_running: LongRunningRequests::new(registry, &self.limits).map_err(ConfigError::other)?,
         })
     }
 

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use authn::User;
 use runtime::MetricRegistry;
 
-use super::{END_WITHIN, EndSignal, LongRunningRequest, LongRunningRequests, limit};
+use super::{END_WITHIN, EndSignal, LongRunningKind, LongRunningRequest, LongRunningRequests, limit};
 use crate::byte_budget::BudgetAccount;
 
+const WATCH: LongRunningKind = LongRunningKind { is_watch: true, is_proxied: false };
+const OTHER: LongRunningKind = LongRunningKind { is_watch: false, is_proxied: false };
+
 fn requests(limit: usize) -> Arc<LongRunningRequests> {
-    LongRunningRequests::with_limit(&MetricRegistry::new(), limit).unwrap()
+    LongRunningRequests::with_limits(&MetricRegistry::new(), limit, limit).unwrap()
 }
 
 fn account(user: &User) -> BudgetAccount {
@@ -22,7 +25,10 @@ fn watch(
     connections: impl IntoIterator<Item = u64>,
 ) -> Vec<LongRunningRequest> {
     let account = account(&User::named(name));
-    connections.into_iter().map(|connection| requests.begin(&account, connection, true, 0).unwrap()).collect()
+    connections
+        .into_iter()
+        .map(|connection| requests.begin(&account, connection, WATCH, 0).unwrap())
+        .collect()
 }
 
 /// The requests that exist, and those of them that were not asked to end.
@@ -73,7 +79,7 @@ fn requests_that_were_asked_to_end_count_until_they_are_dropped() {
     assert_eq!(ended(&mut alice), [0, 1, 2, 3, 4]);
     let running = || counts(&requests);
     assert_eq!(running(), (100, 95));
-    let begin = |name: &str| requests.begin(&account(&User::named(name)), 7, true, 0);
+    let begin = |name: &str| requests.begin(&account(&User::named(name)), 7, WATCH, 0);
     let refused = begin("alice").unwrap_err();
     assert_eq!(refused.code(), 429);
     assert_eq!((running(), ended(&mut alice)), ((100, 95), vec![]), "a refused request ends no others");
@@ -123,7 +129,7 @@ fn administrators_and_cluster_components_are_ended_last() {
     let requests = requests(1000);
     let admin = account(&User::named("admin").in_groups([authn::names::MASTERS]));
     let mut spared: Vec<_> =
-        (10..20).map(|connection| requests.begin(&admin, connection, true, 0).unwrap()).collect();
+        (10..20).map(|connection| requests.begin(&admin, connection, WATCH, 0).unwrap()).collect();
     spared.extend(watch(&requests, "system:serviceaccount:kube-system:proxy", 20..60));
     spared.extend(watch(&requests, "system:kube-controller-manager", 60..90));
     spared.extend(watch(&requests, "system:kube-scheduler", 90..110));
@@ -160,7 +166,7 @@ fn watches_are_ended_before_other_long_running_requests_of_the_account() {
     let requests = requests(1000);
     let alice = account(&User::named("alice"));
     let mut both =
-        vec![requests.begin(&alice, 1, false, 0).unwrap(), requests.begin(&alice, 2, true, 0).unwrap()];
+        vec![requests.begin(&alice, 1, OTHER, 0).unwrap(), requests.begin(&alice, 2, WATCH, 0).unwrap()];
     assert_eq!(requests.end_on_connections(1), [2]);
     assert_eq!(ended(&mut both), [1]);
     assert_eq!(requests.end_on_connections(1), [1]);
@@ -171,7 +177,7 @@ fn a_watch_with_large_parameters_counts_as_several() {
     let requests = requests(100);
     let mut bob = watch(&requests, "bob", 0..20);
     let alice = account(&User::named("alice"));
-    let large = |bytes| requests.begin(&alice, 100, true, bytes).unwrap();
+    let large = |bytes| requests.begin(&alice, 100, WATCH, bytes).unwrap();
     let mut alices = vec![large(16 * 1024 - 1), large(16 * 1024), large(70 * 16 * 1024)];
     assert_eq!(counts(&requests), (94, 94));
     assert_eq!((ended(&mut bob), ended(&mut alices)), (vec![], vec![]));
@@ -183,4 +189,21 @@ fn a_watch_with_large_parameters_counts_as_several() {
     assert_eq!(counts(&requests), (20, 20));
     drop(bob);
     assert!(requests.lock().accounts.is_empty());
+}
+
+#[test]
+fn proxied_requests_have_a_lower_limit_because_each_may_hold_a_descriptor() {
+    let requests = LongRunningRequests::with_limits(&MetricRegistry::new(), 1000, 10).unwrap();
+    let mut bob = watch(&requests, "bob", 0..5);
+    let alice = account(&User::named("alice"));
+    let begin = || {
+        let kind = LongRunningKind { is_watch: false, is_proxied: true };
+        requests.begin(&alice, 100, kind, 0).unwrap()
+    };
+    let mut tunnels: Vec<_> = (0..9).map(|_| begin()).collect();
+    assert_eq!(ended(&mut tunnels), Vec::<usize>::new());
+    tunnels.push(begin());
+    assert_eq!((ended(&mut tunnels), ended(&mut bob)), (vec![0], vec![]));
+    drop(tunnels);
+    assert_eq!(counts(&requests), (5, 5));
 }
