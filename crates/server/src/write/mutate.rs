@@ -98,9 +98,11 @@ impl WriteContext<'_> {
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Status> {
-        call.charge_objects(object.as_deref().into_iter().chain(old))?;
-        let mut notes = AdmissionNotes::default();
         let is_new = operation == Operation::Create;
+        if !is_new {
+            call.charge_objects(object.as_deref().into_iter().chain(old))?;
+        }
+        let mut notes = AdmissionNotes::default();
         if let Some(object) = &object
             && (is_new || self.subresource == Subresource::EphemeralContainers)
         {
