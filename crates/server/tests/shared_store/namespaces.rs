@@ -22,7 +22,7 @@ struct HeldCreation {
 
 impl HeldCreation {
     async fn start() -> HeldCreation {
-        let servers = Servers::start().await;
+        let servers = Box::pin(Servers::start()).await;
         servers.create_known(NAMESPACES, r#"{"metadata":{"name":"n"}}"#).await;
         let mut hold = servers.service.hold_next_commit(BINDING_KEY, HoldPoint::BeforeDecision);
         let client = servers.two.clone();

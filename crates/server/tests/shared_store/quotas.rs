@@ -115,7 +115,7 @@ struct HeldCreation {
 impl HeldCreation {
     /// Holds the commit of a creation through the server that `through` chooses.
     async fn start(point: HoldPoint, through: impl Fn(&Servers) -> &LoopbackClient) -> HeldCreation {
-        let servers = Servers::start().await;
+        let servers = Box::pin(Servers::start()).await;
         create_counted_quota(&servers).await;
         let mut hold = servers.service.hold_next_commit("/registry/pods/default/a", point);
         let creation = create_pod(through(&servers), "a");
