@@ -547,3 +547,23 @@ async fn help_version_and_completion_work() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_server_with_a_new_store_starts_without_warnings() {
+    let server = Server::up().await.unwrap();
+    let client = server.client().unwrap();
+    // Written once the namespaces exist.
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    eventually(SOON, async || {
+        let leases = accepts(client.get(leases).await)?;
+        let items = leases["items"].as_array().cloned().unwrap_or_default();
+        let has_identity = items.iter().any(|lease| {
+            lease["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("apiserver-"))
+        });
+        if has_identity { Ok(()) } else { Err(Problem::new(leases.to_string())) }
+    })
+    .await
+    .unwrap();
+    let log = server.log();
+    assert!(!log.contains(" WARN ") && !log.contains(" ERROR "), "{log}");
+}

@@ -36,6 +36,8 @@ pub(crate) async fn run(state: Arc<State>) {
     let mut draining = state.draining();
     // A Lease of an earlier process on this host, which may have had another address.
     lease.delete().await;
+    // Its namespace is a bootstrap object.
+    let _ = tokio::time::timeout(LIMIT, state.bootstrap.settled()).await;
     let mut latest = None;
     while !*draining.borrow() {
         let _ = tokio::time::timeout(LIMIT, lease.renew(&state, &mut latest)).await;
