@@ -99,7 +99,8 @@ impl WriteContext<'_> {
         old: Option<&Value>,
     ) -> Result<(), Status> {
         let is_new = operation == Operation::Create;
-        if !is_new {
+        // The object of a create was charged when it was decoded; that of an apply was not.
+        if call.info.verb != "create" {
             call.charge_objects(object.as_deref().into_iter().chain(old))?;
         }
         let mut notes = AdmissionNotes::default();
